@@ -88,9 +88,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(
             signal.SIGTERM, signal.default_int_handler
         )  # a time limit must not leave servers running
-        shared = Path(tempfile.mkdtemp(prefix="grpolab-tests-"))
-        shared.chmod(0o711)  # Postgres may run as nobody
-        os.environ[SHARED_VARIABLE] = str(shared)
+        shared_directory = Path(tempfile.mkdtemp(prefix="grpolab-tests-"))
+        shared_directory.chmod(0o711)  # Postgres may run as nobody
+        os.environ[SHARED_VARIABLE] = str(shared_directory)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -111,11 +111,11 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        shared = Path(os.environ[SHARED_VARIABLE])
-        for note in shared.glob("*.json"):
+        shared_directory = Path(os.environ[SHARED_VARIABLE])
+        for note in shared_directory.glob("*.json"):
             if pid := json.loads(note.read_text())["pid"]:
                 servers.shut_down(pid)
-        shutil.rmtree(shared, ignore_errors=True)
+        shutil.rmtree(shared_directory, ignore_errors=True)
     servers.forget_servers()
 
 
@@ -164,9 +164,9 @@ def sqlite_url(shared: Path, tmp_path: Path) -> str:
     template = shared / "template.sqlite"
     with FileLock(shared / "sqlite.lock"):
         if not template.exists():
-            growing = shared / "growing.sqlite"
-            upgrade(f"sqlite:///{growing}")
-            growing.rename(template)
+            growing_file = shared / "growing.sqlite"
+            upgrade(f"sqlite:///{growing_file}")
+            growing_file.rename(template)
     shutil.copyfile(template, tmp_path / "grpolab.db")
     return f"sqlite:///{tmp_path / 'grpolab.db'}"
 
@@ -193,10 +193,10 @@ def postgres_database(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres: str, postgres_database: str) -> Iterator[str]:
-    before = _schema_of(postgres_database)
+    initial_schema = _schema_of(postgres_database)
     yield postgres_database
     _disconnect_all(postgres_database)
-    if _schema_of(postgres_database) == before:
+    if _schema_of(postgres_database) == initial_schema:
         _empty(postgres_database)
     else:  # a test of migrations
         name = str(make_url(postgres_database).database)

@@ -87,14 +87,14 @@ def write_metric(
 
 def seeded_metrics(steps: int, *, seed: int = 0, spike_at: int | None = None) -> dict[int, dict[str, float]]:
     """Return plausible metrics: accuracy rises, entropy falls, and the loss is 1000 at `spike_at`."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     metrics_by_step = {}
     for step in range(1, steps + 1):
         rise = 1 - math.exp(-3 * step / steps)
         metrics_by_step[step] = {
-            "reward/mean": 0.2 + 0.6 * rise + chance.normal(0, 0.02),
-            "policy/entropy": 1.2 * (1 - 0.7 * rise) + chance.normal(0, 0.01),
-            "loss/total": 1000.0 if step == spike_at else chance.normal(0, 0.01),
+            "reward/mean": 0.2 + 0.6 * rise + rng.normal(0, 0.02),
+            "policy/entropy": 1.2 * (1 - 0.7 * rise) + rng.normal(0, 0.01),
+            "loss/total": 1000.0 if step == spike_at else rng.normal(0, 0.01),
             "time/wall_seconds": 0.5 * step,
             "tokens/total": 4096.0 * step,
         }
@@ -115,7 +115,7 @@ class MadeCompletion(CompletionRecord):
         **fields: Any,
     ) -> None:
         length = len(text)
-        usual: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "token_strings": list(text),
             "token_ids": [ord(character) % 1000 for character in text],
             "finish_reason": "stop",
@@ -126,7 +126,7 @@ class MadeCompletion(CompletionRecord):
             },
         }
         terms = {"correctness": 1.0} if rewards is None else rewards
-        super().__init__(text, reward=reward, rewards=terms, advantage=advantage, **(usual | fields))
+        super().__init__(text, reward=reward, rewards=terms, advantage=advantage, **(defaults | fields))
 
 
 class MadeGroup(GroupRecord):
@@ -138,7 +138,7 @@ class MadeGroup(GroupRecord):
         self, prompt: str = "1+1=?", completions: Sequence[CompletionRecord] = (), **fields: Any
     ) -> None:
         problem = fields.get("problem", "sums")
-        usual: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "kind": "train",
             "prompt_index": 0,
             "domain": "math",
@@ -146,7 +146,7 @@ class MadeGroup(GroupRecord):
             "problem": problem,
         }
         super().__init__(
-            **(usual | {"prompt_id": f"{problem}/{prompt}"} | fields),
+            **(defaults | {"prompt_id": f"{problem}/{prompt}"} | fields),
             prompt=prompt,
             completions=completions
             or (
@@ -160,9 +160,9 @@ def make_group(
     session: Session, run: Run, *, step: int = 1, attempt: int = 1, tokens: bool = True, **fields: Any
 ) -> str:
     """Store a group of two completions and return its id."""
-    packed = pack_groups(run.id, step, attempt, [MadeGroup(**fields)], with_tokens=tokens)
-    write_groups(session, packed)
-    return str(packed.groups[0]["id"])
+    packed_groups = pack_groups(run.id, step, attempt, [MadeGroup(**fields)], with_tokens=tokens)
+    write_groups(session, packed_groups)
+    return str(packed_groups.groups[0]["id"])
 
 
 def stored_completions(session: Session, *conditions: Any) -> list[Completion]:

@@ -54,7 +54,7 @@ class Postgres:
 
 @contextmanager
 def postgres_to_stop(shared: Path) -> Iterator[Postgres]:
-    """Yield a migrated cluster in a new directory below `shared`."""
+    """Yield a migrated cluster in a new directory below `shared_directory`."""
     server = Postgres(shared / f"pg-{uuid4().hex[:12]}")
     try:
         upgrade(server.url)

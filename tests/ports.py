@@ -22,9 +22,9 @@ def free_port() -> int:
         # UDP ports have the same numbers but are independent of TCP ports.
         claim = socket.socket(type=socket.SOCK_DGRAM)
         try:
-            with socket.socket() as probe:
+            with socket.socket() as test_socket:
                 claim.bind(("127.0.0.1", port))
-                probe.bind(("127.0.0.1", port))
+                test_socket.bind(("127.0.0.1", port))
         except OSError:
             claim.close()
         else:

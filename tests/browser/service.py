@@ -115,18 +115,20 @@ def group_of(kind, step, index):
     """Return a group whose first completion is right and whose second is wrong and truncated.
 
     The completion of the third prompt is hostile."""
-    hostile = index == 2
-    right = completion_of(HOSTILE if hostile else "<think>85+60=145</think>\\boxed{233}", correct=True)
-    wrong = completion_of("<think></think><think>", correct=False)
+    is_hostile = index == 2
+    right_completion = completion_of(
+        HOSTILE if is_hostile else "<think>85+60=145</think>\\boxed{233}", correct=True
+    )
+    wrong_completion = completion_of("<think></think><think>", correct=False)
     return GroupRecord(
         kind=kind, prompt_index=index, prompt_id=f"sums:{step}-{index}", problem="sums", domain="math",
-        prompt=f"85+{60 + index}+88=?", answer="233", completions=[right, wrong],
+        prompt=f"85+{60 + index}+88=?", answer="233", completions=[right_completion, wrong_completion],
     )  # fmt: skip
 
 
 def completion_of(text, *, correct):
     """Return a completion whose tokens are its characters, each less probable than the previous one."""
-    count, sign = len(text), -1.0 if correct else 0.5
+    count, loss_sign = len(text), -1.0 if correct else 0.5
     return CompletionRecord(
         text=text, token_strings=list(text), token_ids=list(range(count)), reward=float(correct),
         rewards={"correctness": float(correct)}, advantage=1.0 if correct else -1.0,
@@ -135,8 +137,8 @@ def completion_of(text, *, correct):
         arrays={
             "logprob": -np.arange(count, dtype=np.float32), "entropy": np.full(count, 0.5, np.float32),
             "policy_logprob": -np.arange(count, dtype=np.float32), "ratio": np.ones(count, np.float32),
-            "clipped": np.zeros(count, np.float32), "loss": np.full(count, sign / count / 6, np.float32),
-            "gradient": np.full(count, sign / count / 6, np.float32),
+            "clipped": np.zeros(count, np.float32), "loss": np.full(count, loss_sign / count / 6, np.float32),
+            "gradient": np.full(count, loss_sign / count / 6, np.float32),
         },
     )  # fmt: skip
 

@@ -36,11 +36,11 @@ def completion(strings, ids):
 def stage(tmp_path_factory):
     ids = list(range(len(PIECES)))
     with_alternatives = MadeGroup(completions=(completion(PIECES, ids), completion(PIECES[:7], ids[:7])))
-    without = MadeGroup(prompt_index=1, completions=(MadeCompletion(),))
+    without_alternatives = MadeGroup(prompt_index=1, completions=(MadeCompletion(),))
     with running_service(tmp_path_factory.mktemp("lab")) as service:
         with service.sessions.begin() as session:
             run = make_run(session, last_step=1, config={"recording": {"alternatives": 2}})
-            write_groups(session, pack_groups(run.id, 1, 1, [with_alternatives, without]))
+            write_groups(session, pack_groups(run.id, 1, 1, [with_alternatives, without_alternatives]))
         service.trained = run.id
         yield service
 
@@ -53,14 +53,14 @@ def page(stage, browser):
 
 def test_the_most_probable_tokens_are_listed_as_text(page, stage):
     page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&prompt=1&colour=entropy&at=0.6")
-    listed = page.get_by_label("The likeliest tokens here")
-    expect(listed).to_contain_text("</think>")
-    expect(listed).to_contain_text("75.0 %")
-    expect(listed).to_contain_text("25.0 %")
-    expect(listed).to_contain_text("<img␣src=x␣onerror=")
+    token_list = page.get_by_label("The likeliest tokens here")
+    expect(token_list).to_contain_text("</think>")
+    expect(token_list).to_contain_text("75.0 %")
+    expect(token_list).to_contain_text("25.0 %")
+    expect(token_list).to_contain_text("<img␣src=x␣onerror=")
     assert page.locator(".readout").locator("img, script").count() == 0
     page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&prompt=1&colour=entropy&at=0.12")
-    expect(listed).to_contain_text("id 13")
+    expect(token_list).to_contain_text("id 13")
     page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&prompt=2&colour=entropy&at=0.5")
     expect(page.locator(".readout")).to_contain_text("token 6")
-    expect(listed).to_have_count(0)
+    expect(token_list).to_have_count(0)

@@ -62,10 +62,10 @@ def train_run(service, name):
             groups = [
                 MadeGroup(
                     prompt=prompt,
-                    prompt_index=at,
+                    prompt_index=prompt_index,
                     completions=tuple(answer(prompt, step, n) for n in range(4)),
                 )
-                for at, prompt in enumerate(prompts)
+                for prompt_index, prompt in enumerate(prompts)
             ]
             last = metrics_of(step, groups)
             write_points(session, run, claim.attempt, [(step, last)])

@@ -59,7 +59,7 @@ def perform_checks(service, directory, monkeypatch):
     monkeypatch.setenv("STATE_DIR", str(directory))
     monkeypatch.setenv("DATASETS_DIR", str(directory / "datasets"))
 
-    def work():
+    def perform():
         with service.sessions.begin() as session:
             run = session.scalars(
                 select(Run).where(Run.status == "queued", Run.check_hash.is_not(None))
@@ -71,7 +71,7 @@ def perform_checks(service, directory, monkeypatch):
             url = session.bind.engine.url.render_as_string(hide_password=False)
         train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1, url), threading.Event())
 
-    return work
+    return perform
 
 
 def launch_page(page, **base):

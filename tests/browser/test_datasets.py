@@ -19,13 +19,13 @@ def test_a_dataset_is_uploaded_viewed_launched_and_deleted(page, service):
     field = page.locator("[data-path='problems.0.path']")
     expect(field.get_by_text('there is no file "none.jsonl" in DATASETS_DIR')).to_be_visible()
 
-    bad = VALID_JSONL + b'\n{"prompt": "", "answer": 1}\nnonsense'
-    page.get_by_label("File to upload").set_input_files(upload_file("bad.jsonl", bad))
+    bad_content = VALID_JSONL + b'\n{"prompt": "", "answer": 1}\nnonsense'
+    page.get_by_label("File to upload").set_input_files(upload_file("bad.jsonl", bad_content))
     page.get_by_role("button", name="Upload this file").click()
-    refused = field.locator(".dataset-refused")
-    expect(refused).to_contain_text("bad.jsonl could not be uploaded")
-    expect(refused.locator("li")).to_have_count(2)
-    expect(refused.locator("li").first).to_have_text(
+    error_box = field.locator(".dataset-refused")
+    expect(error_box).to_contain_text("bad.jsonl could not be uploaded")
+    expect(error_box.locator("li")).to_have_count(2)
+    expect(error_box.locator("li").first).to_have_text(
         "line 41 field 'prompt': expected text that is not empty, got \"\""
     )
 
@@ -35,10 +35,10 @@ def test_a_dataset_is_uploaded_viewed_launched_and_deleted(page, service):
     expect(page.get_by_role("status").filter(has_text="is not uploaded yet")).to_be_visible()
     expect(page.get_by_role("button", name="Launch 1 run")).to_be_disabled()
     page.get_by_role("button", name="Upload this file").click()
-    chosen = field.get_by_role("combobox").locator("option:checked")
+    selected_option = field.get_by_role("combobox").locator("option:checked")
     visible_name = HOSTILE_FILE_NAME.replace("\u202e", "‹U+202E›")
-    expect(chosen).to_have_text(f"{visible_name} · 40 rows, {len(VALID_JSONL) / 1024:.2f} KiB")
-    expect(refused).to_have_count(0)
+    expect(selected_option).to_have_text(f"{visible_name} · 40 rows, {len(VALID_JSONL) / 1024:.2f} KiB")
+    expect(error_box).to_have_count(0)
     rows = page.locator(".preview tbody tr")
     expect(rows).to_have_count(3)
     expect(rows.first).to_have_text("0+1=?1")
@@ -46,9 +46,9 @@ def test_a_dataset_is_uploaded_viewed_launched_and_deleted(page, service):
     page.get_by_role("button", name="Launch 1 run").click()
     page.wait_for_url("**/experiment/*")
     [run] = service.get("/runs", experiment=page.url.rpartition("/")[2], include="config")["items"]
-    [uploaded] = service.get("/datasets")["items"]
+    [uploaded_dataset] = service.get("/datasets")["items"]
     [problem] = run["config"]["problems"]
-    assert (problem["path"], problem["sha256"]) == (uploaded["path"], uploaded["sha256"])
+    assert (problem["path"], problem["sha256"]) == (uploaded_dataset["path"], uploaded_dataset["sha256"])
 
     page.goto(f"/launch?from={run['id']}")
     page.get_by_role("button", name="Delete this upload").click()
@@ -60,11 +60,11 @@ def test_a_dataset_is_uploaded_viewed_launched_and_deleted(page, service):
 def test_a_table_is_uploaded_and_its_refusals_name_rows(page):
     page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
     field = page.locator("[data-path='problems.0.path']")
-    bad = b"prompt,answer\n=1+1,2\n,3\n"
-    page.get_by_label("File to upload").set_input_files(upload_file("bad.csv", bad))
+    bad_content = b"prompt,answer\n=1+1,2\n,3\n"
+    page.get_by_label("File to upload").set_input_files(upload_file("bad.csv", bad_content))
     page.get_by_role("button", name="Upload this file").click()
-    refused = field.locator(".dataset-refused")
-    expect(refused.locator("li")).to_have_text(
+    error_box = field.locator(".dataset-refused")
+    expect(error_box.locator("li")).to_have_text(
         "row 2 field 'prompt': expected text that is not empty, got \"\""
     )
     page.get_by_label("File to upload").set_input_files(

@@ -151,8 +151,13 @@ def test_a_verdict_appears_without_reloading(page, service):
     page.goto(f"/run/{service.trained}?tab=charts")
     expect(page.locator("[data-metric='reward/accuracy']").get_by_text("onset")).to_have_count(0)
     with service.sessions.begin() as session:
-        fallen = {"verdict": "collapsed", "onset_healthy": 50, "onset_sick": 60, "cause": "update_size"}
-        session.execute(update(Run).where(Run.id == service.trained).values(**fallen))
+        verdict_fields = {
+            "verdict": "collapsed",
+            "onset_healthy": 50,
+            "onset_sick": 60,
+            "cause": "update_size",
+        }
+        session.execute(update(Run).where(Run.id == service.trained).values(**verdict_fields))
     expect(page.locator("[data-metric='reward/accuracy']").get_by_text("onset")).to_be_visible()
     with service.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == service.trained).values(judged_step=None))

@@ -110,7 +110,7 @@ def test_checkpoints_can_be_evaluated_on_suites_and_join_the_table(page, service
     assert (config["every"], [suite["name"] for suite in config["suites"]]) == (0, ["pairs"])
     store_evaluations(service, child, (0,), held_out=False)
     items = service.get("/evaluations", runs=service.trained)["items"]
-    [later] = [item for item in items if item["suite"] == "pairs" and item["step"] == 4]
-    assert (later["source"], later["source_step"]) == (child, 0)
+    [later_evaluation] = [item for item in items if item["suite"] == "pairs" and item["step"] == 4]
+    assert (later_evaluation["source"], later_evaluation["source_step"]) == (child, 0)
     with service.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == child).values(deleted_at=1.0))

@@ -70,10 +70,12 @@ def test_an_image_is_drawn_for_paper_in_three_formats(page, service):
     image = Image.open(figure_of(page, "PNG")).convert("RGB")
     assert image.width == round(84 / 25.4 * 300)
     assert image.getpixel((0, 0)) == (255, 255, 255)
-    drawn = {colour for count, colour in image.getcolors(image.width * image.height) or [] if count > 50}
+    drawn_colours = {
+        colour for count, colour in image.getcolors(image.width * image.height) or [] if count > 50
+    }
     strokes = {element.attrib["stroke"] for element in root if element.tag.endswith("line")}
     assert strokes
-    assert {ImageColor.getrgb(stroke) for stroke in strokes} <= drawn
+    assert {ImageColor.getrgb(stroke) for stroke in strokes} <= drawn_colours
     pdf = figure_of(page, "PDF").read_bytes()
     assert pdf.startswith(b"%PDF-")
     assert re.search(rb"/MediaBox \[0 0 238\.1\d* ", pdf)

@@ -43,7 +43,7 @@ HUGE_TEXT = "<img src=x onerror=__hit(1)>" * 360_000
 
 def in_chunks(texts):
     """Return the texts in chunks of one hundred."""
-    return [texts[at : at + 100] for at in range(0, len(texts), 100)]
+    return [texts[start : start + 100] for start in range(0, len(texts), 100)]
 
 
 class Stage:
@@ -67,14 +67,14 @@ class Stage:
         experiment = {"id": self.experiment, "name": "<svg onload=__hit(1)>", "request": request}
         session.execute(insert(Experiment), {**experiment, "request_hash": "0" * 64})
         config = resolve({}, None, 0)
-        common = {
+        common_fields = {
             "seed": 0, "config": config.model_dump(mode="json"), "config_hash": config_hash(config),
             "steps": 5, "last_step": 5, "summary": {"step": 5, "last": {"reward/mean": 0.5}, "best": {}},
         }  # fmt: skip
         rows = [
             {
-                **common, "id": run_id, "name": text, "variant": text, "tags": [text[:64]], "notes": text,
-                "reason": text, "status": "queued" if number % 2 else "failed",
+                **common_fields, "id": run_id, "name": text, "variant": text, "tags": [text[:64]],
+                "notes": text, "reason": text, "status": "queued" if number % 2 else "failed",
                 "experiment_id": self.experiment if number < 100 else None,
             }
             for number, (run_id, text) in enumerate(self.runs.items())
@@ -115,8 +115,10 @@ class Stage:
             )
             for number, chunk in enumerate(chunks)
         ]  # fmt: skip
-        huge = GroupRecord("eval", 0, "huge", "sums", "math", HUGE_TEXT, HUGE_TEXT, [completion(HUGE_TEXT)])
-        for step, groups_of_step in ((1, groups), (2, [huge])):
+        huge_group = GroupRecord(
+            "eval", 0, "huge", "sums", "math", HUGE_TEXT, HUGE_TEXT, [completion(HUGE_TEXT)]
+        )
+        for step, groups_of_step in ((1, groups), (2, [huge_group])):
             write_groups(session, pack_groups(self.main, step, 1, groups_of_step))
 
     def _datasets(self, directory):
@@ -125,13 +127,13 @@ class Stage:
         for number, text in enumerate(STORABLE_TEXTS):
             with uploads.draft() as draft:
                 draft.file.write(b'{"prompt": "1", "answer": 1}\n{"prompt": "%d+1", "answer": 2}\n' % number)
-                about = {"sha256": f"{number:064x}", "rows": 2, "bytes": 60, "uploaded_at": 0.0}
-                uploads.keep(draft, Upload(name=text, **about))
+                upload_fields = {"sha256": f"{number:064x}", "rows": 2, "bytes": 60, "uploaded_at": 0.0}
+                uploads.keep(draft, Upload(name=text, **upload_fields))
 
 
 def completion(text):
     """Return a completion in tokens of five characters."""
-    tokens = [text[at : at + 5] for at in range(0, min(len(text), 40_000), 5)] or [""]
+    tokens = [text[start : start + 5] for start in range(0, min(len(text), 40_000), 5)] or [""]
     return CompletionRecord(
         text=text, token_strings=tokens, token_ids=[0] * len(tokens), reward=0.0, advantage=0.0,
         rewards={"correctness": 0.0}, finish_reason="stop", correct=False,
@@ -230,8 +232,12 @@ def check_csv(text, stage):
 
 def test_curves_legends_and_hover_labels_are_plain_text(page, stage):
     drawn_count, runs = 0, list(stage.runs)
-    few = 12  # more lines are painted on a canvas, see test_painted.py
-    for chunk in [runs[at : at + few] for at in range(0, len(runs), few)] if IS_LONG else [runs[::50][:few]]:
+    chunk_size = 12  # more lines are painted on a canvas, see test_painted.py
+    for chunk in (
+        [runs[start : start + chunk_size] for start in range(0, len(runs), chunk_size)]
+        if IS_LONG
+        else [runs[::50][:chunk_size]]
+    ):
         page.set_viewport_size({"width": 1400, "height": 1000})
         page.goto(f"/runs?show={','.join(chunk)}&panel=reward/mean")
         plot = page.locator("dialog .js-plotly-plot")
@@ -304,9 +310,9 @@ def test_the_queue_and_the_workers_are_plain_text(page, stage):
 
 
 def test_titles_and_headings_are_plain_text(page, stage):
-    few = list(stage.runs) if IS_LONG else list(stage.runs)[::100]
+    sampled_runs = list(stage.runs) if IS_LONG else list(stage.runs)[::100]
     page.goto("/runs?show=-")
-    for run_id in few:
+    for run_id in sampled_runs:
         go(page, f"/run/{run_id}?tab=config")
         heading = page.locator("h1.run-name")
         page.wait_for_function(
@@ -320,25 +326,27 @@ def test_titles_and_headings_are_plain_text(page, stage):
         expect(heading).to_be_attached()
         # Browsers fold whitespace in titles.
         assert page.title().split() == f"{visible_name}: Config · GRPO Lab".split()
-    print(f"\n{len(few)} texts as title and heading")
+    print(f"\n{len(sampled_runs)} texts as title and heading")
 
 
 def test_messages_about_actions_are_plain_text(page, stage):
     page.set_viewport_size({"width": 1400, "height": 900})
-    few = [text[:40] for text in PAGE_TEXTS if text.strip() == text and "\n" not in text and "\r" not in text]
-    for number, text in enumerate(few):
+    short_texts = [
+        text[:40] for text in PAGE_TEXTS if text.strip() == text and "\n" not in text and "\r" not in text
+    ]
+    for number, text in enumerate(short_texts):
         page.goto("/runs?show=-")
         # A run may have at most fifty tags.
         row = page.locator(".grid-row").nth(3 + number % 12)
         row.locator("input[type=checkbox]").check()
-        had = stage.runs[row.get_attribute("data-key")][:64] == text
+        had_tag = stage.runs[row.get_attribute("data-key")][:64] == text
         page.get_by_role("button", name="Tag", exact=True).click()
         page.get_by_role("dialog").get_by_label("Tag").fill(text)
         page.get_by_role("dialog").locator("button.button-primary").click()
         expect(page.locator(".toast span").first).to_have_text(
-            f"1 run {'without the tag' if had else 'tagged'} {visible_text(text)}"
+            f"1 run {'without the tag' if had_tag else 'tagged'} {visible_text(text)}"
         )
-    print(f"\n{len(few)} texts in messages")
+    print(f"\n{len(short_texts)} texts in messages")
 
 
 def test_the_form_and_its_errors_are_plain_text(page, stage):

@@ -37,9 +37,9 @@ def stage(tmp_path_factory):
                     )
                     for number, text in enumerate(PAYLOADS)
                 ]
-                packed = pack_groups(run.id, step, 1, groups)
-                write_groups(session, packed)
-            for (completion, _), text in zip(packed.rollouts, PAYLOADS, strict=True):
+                packed_groups = pack_groups(run.id, step, 1, groups)
+                write_groups(session, packed_groups)
+            for (completion, _), text in zip(packed_groups.rollouts, PAYLOADS, strict=True):
                 label = clean_text(text)[:40].strip() or "blank"
                 put_label(
                     session, completion, LabelRequest(label=label, note=clean_text(text)[:2000]), "operator"

@@ -68,8 +68,8 @@ def test_several_files_become_one_import_with_a_run_per_file(page, service):
     expect(page.locator(".import-runs label")).to_have_text(["first1 row", "second1 row"])
     page.get_by_role("button", name="Import 2 runs").click()
     page.wait_for_url("**/compare*")
-    chosen = page.url.rpartition("runs=")[2].split(",")
-    runs = {run["name"]: run for run in (service.get(f"/runs/{run_id}") for run_id in chosen)}
+    run_ids = page.url.rpartition("runs=")[2].split(",")
+    runs = {run["name"]: run for run in (service.get(f"/runs/{run_id}") for run_id in run_ids)}
     assert {name: run["summary"]["last"]["reward/mean"] for name, run in runs.items()} == {
         "first": 0.25,
         "second": 0.5,

@@ -22,9 +22,9 @@ PATIENCE_MS = 900_000 if SCREENSHOT_PATH else 300_000
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    lab = Lab(tmp_path_factory.mktemp("lab"))
-    yield lab.wait_until_up()
-    lab.kill_all()
+    program = Lab(tmp_path_factory.mktemp("lab"))
+    yield program.wait_until_up()
+    program.kill_all()
 
 
 @pytest.fixture

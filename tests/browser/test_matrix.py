@@ -32,10 +32,10 @@ def service(tmp_path_factory):
     with running_service(tmp_path_factory.mktemp("lab")) as service:
         body = {"name": "clip", "base": {"steps": 30}, "seeds": [0, 1, 2]}
         body["variants"] = [{"name": name} for name in END_BY_VARIANT]
-        launched = service.client.post("/experiments", json=body).raise_for_status().json()
-        for run in launched["runs"]:
+        experiment = service.client.post("/experiments", json=body).raise_for_status().json()
+        for run in experiment["runs"]:
             store_trained_run(service, run["id"], END_BY_VARIANT[run["variant"]][run["seed"]])
-        service.experiment = launched["id"]
+        service.experiment = experiment["id"]
         yield service
 
 
@@ -55,9 +55,9 @@ def opened(page, service):
 def test_cells_state_what_can_be_claimed(opened):
     expect(opened.locator(".matrix")).to_contain_text("Plan: 3 seeds per variant, one look at the end")
     expect(cell(opened, 0)).to_contain_text("0.5")
-    better = cell(opened, 1)
-    expect(better).to_contain_text("better")
-    better.locator(".matrix-cell").focus()
+    better_cell = cell(opened, 1)
+    expect(better_cell).to_contain_text("better")
+    better_cell.locator(".matrix-cell").focus()
     details = opened.locator(".matrix-details")
     expect(details).to_contain_text("over 3 pairs of seeds")
     expect(details).to_contain_text("corrected over 4 differences")
@@ -96,14 +96,14 @@ def test_the_values_of_a_chart_match_the_matrix(opened, service):
 
 @pytest.mark.nightly
 def test_more_seeds_are_queued_from_the_cell(opened, service):
-    before = len(service.get("/runs")["items"])
+    run_count = len(service.get("/runs")["items"])
     button = cell(opened, 2).locator(".matrix-more")
     seeds = int(button.inner_text().split()[1])
     button.click()
     opened.get_by_role("dialog").get_by_role("button", name=f"Queue {2 * seeds} runs").click()
     expect(opened.locator(".matrix")).to_contain_text("always-valid", timeout=60_000)
     runs = service.get("/runs")["items"]
-    assert len(runs) == before + 2 * seeds
-    queued = [run for run in runs if run["status"] == "queued"]
-    assert {run["seed"] for run in queued} == set(range(3, 3 + seeds))
+    assert len(runs) == run_count + 2 * seeds
+    queued_runs = [run for run in runs if run["status"] == "queued"]
+    assert {run["seed"] for run in queued_runs} == set(range(3, 3 + seeds))
     assert "runs=" in opened.url

@@ -156,8 +156,8 @@ def test_the_quick_jump_finds_runs_experiments_panels_settings_and_help(page, se
 def test_the_quick_jump_works_with_keys_and_hostile_names(page):
     page.goto("/queue")
     quick_jump(page, "onerror")
-    active = page.get_by_role("option", selected=True)
-    expect(active).to_have_count(1)
+    active_option = page.get_by_role("option", selected=True)
+    expect(active_option).to_have_count(1)
     field = page.get_by_role("combobox", name="Run, experiment, metric, setting or help")
     first = field.get_attribute("aria-activedescendant")
     page.keyboard.press("ArrowDown")
@@ -191,13 +191,14 @@ def test_the_pages_fit_and_axe_finds_no_barrier(browser, service, width, scheme)
     tabs = [
         f"/experiment/{service.experiment}?tab={tab}" for tab in ("curves", "results", "settings", "signal")
     ]
-    compared = f"/compare?runs={service.trained},{service.failed}&tab=results"
+    comparison_path = f"/compare?runs={service.trained},{service.failed}&tab=results"
     rollouts = [
         f"/run/{service.trained}?tab=rollouts&view={view}" for view in ("search", "breakdown", "prompts")
     ]
     evaluations = f"/run/{service.trained}?tab=evaluations"
     addresses = [
-        "/experiments", *tabs, compared, *rollouts, evaluations, "/help/search?query=lr", "/queue", "/import",
+        "/experiments", *tabs, comparison_path, *rollouts, evaluations,
+        "/help/search?query=lr", "/queue", "/import",
     ]  # fmt: skip
     complaints = {}
     for address in addresses:

@@ -244,9 +244,11 @@ def test_a_token_shows_its_numbers(page, service):
     page.get_by_role("group", name="Completion 0").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".readout")).to_contain_text("Completion 0, token")
-    chosen = int(re.search(r"Completion 0, token (\d+)", page.locator(".readout").inner_text()).group(1))
+    token_number = int(
+        re.search(r"Completion 0, token (\d+)", page.locator(".readout").inner_text()).group(1)
+    )
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".readout")).to_contain_text(f"Completion 0, token {chosen + 1}")
+    expect(page.locator(".readout")).to_contain_text(f"Completion 0, token {token_number + 1}")
 
 
 def test_a_pinned_token_has_an_address_and_all_values(page, service):
@@ -386,7 +388,7 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
     expect(page.get_by_text(f"fork of {parent['name']} at step 4")).to_be_visible()
     child = service.get(f"/runs/{page.url.rsplit('/', 1)[1]}")
     assert (child["name"], child["config"]) == ("longer", parent["config"] | {"steps": 40})
-    restored = {
+    restored_parts = {
         "checkpoint": "s000004-a1",
         "step": 4,
         "run": service.trained,
@@ -396,7 +398,9 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
         "versions": {"torch": ["2.12.0", "2.13.0"]},
     }
     with service.sessions.begin() as session:
-        add_event(session, "checkpoint", "forked", run_id=child["id"], attempt=1, data={"restored": restored})
+        add_event(
+            session, "checkpoint", "forked", run_id=child["id"], attempt=1, data={"restored": restored_parts}
+        )
     for query in ("tab=overview", "tab=events"):
         page.goto(f"/run/{child['id']}?{query}")
         if "events" in query:

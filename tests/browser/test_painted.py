@@ -23,8 +23,8 @@ def service(tmp_path_factory):
         service.cells = [service.launch(f"experiment {number}") for number in range(RUN_COUNT)]
         for run in service.cells:
             service.train(run, 3, end="finished")
-        named = {"name": HOSTILE[:60]}
-        service.client.patch(f"/runs/{service.cells[0]}", json=named).raise_for_status()
+        name_change = {"name": HOSTILE[:60]}
+        service.client.patch(f"/runs/{service.cells[0]}", json=name_change).raise_for_status()
         yield service
 
 

@@ -49,13 +49,15 @@ def press_every_button(page):
 @pytest.mark.nightly
 def test_no_button_of_a_viewer_is_refused(page_as, service):
     page = page_as(VIEWER_TOKEN)
-    refused = []
-    page.on("response", lambda answer: refused.append(answer.url) if answer.status in (401, 403) else None)
+    rejected_urls = []
+    page.on(
+        "response", lambda answer: rejected_urls.append(answer.url) if answer.status in (401, 403) else None
+    )
     for address in ("/queue", "/runs", f"/run/{service.trained}?tab=files"):
         page.goto(address)
         page.wait_for_load_state("networkidle")
         press_every_button(page)
-    assert refused == []
+    assert rejected_urls == []
     assert {run["status"] for run in service.get("/runs")["items"]} == {"finished", "queued"}
 
 

@@ -20,8 +20,8 @@ KNOB = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
 def launch_search(service, **fields):
     sweep = {"method": "search", "cells": 4, "seed": 1, "knobs": [KNOB], **fields}
     body = {"name": "rates", "base": {"steps": 20}, "variants": [{"name": "grpo"}], "seeds": [0, 1, 2]}
-    launched = service.client.post("/experiments", json=body | {"sweep": sweep}).raise_for_status().json()
-    return launched["id"]
+    experiment = service.client.post("/experiments", json=body | {"sweep": sweep}).raise_for_status().json()
+    return experiment["id"]
 
 
 def queued_runs(service, experiment):
@@ -43,8 +43,10 @@ def finish_run(service, run, value):
 def finish_search(service, page, experiment, runs):
     """Finish the runs of a search one after the other as the search queues them."""
     for number in range(runs):
-        queued = wait_for(partial(queued_runs, service, experiment), "the search queued no run")
-        finish_run(service, queued[0], (0.3, 0.7, 0.5, 0.6)[number] if number < 4 else 0.5 + number / 40)
+        waiting_runs = wait_for(partial(queued_runs, service, experiment), "the search queued no run")
+        finish_run(
+            service, waiting_runs[0], (0.3, 0.7, 0.5, 0.6)[number] if number < 4 else 0.5 + number / 40
+        )
 
 
 def test_a_search_is_launched_from_the_form(page, service):
@@ -65,8 +67,13 @@ def test_a_search_is_launched_from_the_form(page, service):
     region.get_by_label("budget in money").fill("5")
     expect(region.get_by_text("no worker slot has had a price yet")).to_be_visible()
     region.get_by_label("budget in money").fill("")
-    chosen = sweep_in_address(page)["search"]
-    assert (chosen["pruner"], chosen["top"], chosen["hours"], chosen["money"]) == ("halving", 2, 2.5, None)
+    search_settings = sweep_in_address(page)["search"]
+    assert (
+        search_settings["pruner"],
+        search_settings["top"],
+        search_settings["hours"],
+        search_settings["money"],
+    ) == ("halving", 2, 2.5, None)
     page.get_by_role("button", name="Launch search").click()
     expect(page).to_have_url(re.compile(r"/experiment/"))
     search = page.get_by_role("region", name="Search")

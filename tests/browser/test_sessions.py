@@ -35,7 +35,7 @@ def browser_of(service, chromium, link):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
 
-        def opened(role, width=1280, scheme="light"):
+        def open_page(role, width=1280, scheme="light"):
             context = browser.new_context(
                 base_url=service.base, viewport={"width": width, "height": 800}, color_scheme=scheme
             )
@@ -45,7 +45,7 @@ def browser_of(service, chromium, link):
             expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
             return page
 
-        yield opened
+        yield open_page
         browser.close()
 
 

@@ -20,8 +20,8 @@ def service(tmp_path_factory):
             service.train(service.cells[-1], steps, end="finished")
         for run in service.cells[:2]:
             service.client.patch(f"/runs/{run}", json={"tags": ["first", "kept"]}).raise_for_status()
-        named = {"name": HOSTILE[:60]}
-        service.client.patch(f"/runs/{service.cells[-1]}", json=named).raise_for_status()
+        name_change = {"name": HOSTILE[:60]}
+        service.client.patch(f"/runs/{service.cells[-1]}", json=name_change).raise_for_status()
         yield service
 
 

@@ -61,7 +61,7 @@ def finish_trial(service, experiment):
 
 
 def test_two_clicks_lead_from_the_diagnosis_to_a_trial_which_shows_its_verdict(page, service):
-    before = {trial["id"] for trial in service.get("/trials", run=service.failed)["items"]}
+    earlier_trial_ids = {trial["id"] for trial in service.get("/trials", run=service.failed)["items"]}
     page.goto(f"/run/{service.failed}")
     card = page.get_by_role("region", name="Diagnosis")
     card.get_by_role("button", name="Try the remedy").click()
@@ -77,7 +77,9 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_which_shows_its_verdict(p
     trial = card.get_by_role("article", name="Trial: Entropy exploded").first
     expect(trial).to_contain_text("So far: 0 of 5 runs without change have ended and 0 of 5 with the remedy.")
     (new_trial,) = [
-        trial for trial in service.get("/trials", run=service.failed)["items"] if trial["id"] not in before
+        trial
+        for trial in service.get("/trials", run=service.failed)["items"]
+        if trial["id"] not in earlier_trial_ids
     ]
     finish_trial(service, new_trial["experiment"])
     page.reload()

@@ -56,5 +56,5 @@ def test_charts_formulas_and_pictures_need_no_markup_from_text(visit):
 def test_the_browser_blocks_markup_from_text(visit, attempt):
     page, _ = visit
     trying = f"try {{ await ({attempt}); return '' }} catch (error) {{ return error.name }}"
-    refusal = page.evaluate(f"async () => {{ {trying} }}")
-    assert refusal in ("TypeError", "EvalError")
+    error_name = page.evaluate(f"async () => {{ {trying} }}")
+    assert error_name in ("TypeError", "EvalError")

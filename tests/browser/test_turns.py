@@ -16,8 +16,8 @@ COMPLETION_TEXT = f"so {CALL}{ANSWER} it is"
 
 
 def turn_of(outcome, call, observation, **changes):
-    plain = {"tool": "lookup", "outcome": outcome, "seconds": 0.25, "is_cut": False}
-    return plain | {"call": call, "observation": observation, "tokens": observation} | changes
+    defaults = {"tool": "lookup", "outcome": outcome, "seconds": 0.25, "is_cut": False}
+    return defaults | {"call": call, "observation": observation, "tokens": observation} | changes
 
 
 FIRST_TURN = turn_of("ok", [3, 14], [14, 14 + len(ANSWER)], is_cut=True)
@@ -49,7 +49,7 @@ def page(stage, browser):
 
 def test_calls_and_observations_are_blocks_of_text(page, stage):
     page.goto(f"/run/{stage.trained}?tab=rollouts&step=1&colour=none")
-    first, second, third = (page.locator(".rollout").nth(at) for at in range(3))
+    first, second, third = (page.locator(".rollout").nth(index) for index in range(3))
     expect(first.locator(".turn")).to_have_count(2)
     call, observation = first.locator(".turn.is-call"), first.locator(".turn.is-observation")
     expect(call.locator(".model-text")).to_have_text(CALL)

@@ -64,8 +64,8 @@ def watched_page(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
     page.on("popup", lambda popup: watch.report(f"popup: {popup.url}"))
     yield page
     page.evaluate("0")  # earlier reports have arrived
-    stored = {"origin": base, "storageTypes": "cookies,local_storage"}
-    context.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)
+    storage_types = {"origin": base, "storageTypes": "cookies,local_storage"}
+    context.new_cdp_session(page).send("Storage.clearDataForOrigin", storage_types)
     page.close()
     assert watch.complaints == [], watch.complaints
 

@@ -17,17 +17,17 @@ ENVIRONMENT_CONFIG: dict[str, Any] = {
 
 
 def refused(**changes):
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve(changes)
-    return {error.path: error.message for error in caught.value.errors}
+    return {error.path: error.message for error in error_info.value.errors}
 
 
 def test_a_config_without_tools_keeps_its_earlier_hash():
     assert config_hash(resolve({})) == config_hash(resolve({"environment": {"type": "none"}}))
     assert config_hash(resolve({})) != config_hash(resolve({"environment": TOOLS_CONFIG}))
-    stored = resolve({}).model_dump(mode="json")
-    del stored["environment"]
-    assert RunConfig.model_validate(stored) == resolve({})
+    stored_config = resolve({}).model_dump(mode="json")
+    del stored_config["environment"]
+    assert RunConfig.model_validate(stored_config) == resolve({})
 
 
 def test_a_tool_that_is_not_installed_is_refused():

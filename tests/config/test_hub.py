@@ -51,9 +51,9 @@ def address(dataset: str) -> str:
 
 
 def refusal(source: HubProblem, tmp_path) -> tuple[str, str]:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         pin_sources(RunConfig(problems=(source,)), datasets_dir=tmp_path)
-    [error] = caught.value.errors
+    [error] = error_info.value.errors
     return error.path, error.message
 
 

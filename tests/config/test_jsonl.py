@@ -16,9 +16,9 @@ VALID_ROWS = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer":
 def complaints(tmp_path: Path, content: bytes) -> list[tuple[int, str]]:
     path = tmp_path / "data.jsonl"
     path.write_bytes(content)
-    with pytest.raises(BadDataset) as caught:
+    with pytest.raises(BadDataset) as error_info:
         index_dataset(path, Columns())
-    return [(error.line, error.reason) for error in caught.value.errors]
+    return [(error.line, error.reason) for error in error_info.value.errors]
 
 
 def test_a_valid_file_is_indexed_and_its_rows_are_read_back(tmp_path):
@@ -172,12 +172,14 @@ def test_a_domain_that_is_not_a_valid_metric_name_is_refused_with_its_line(
     tmp_path: Path, domain: object
 ) -> None:
     path = tmp_path / "rows.jsonl"
-    good = {"prompt": "1+1", "answer": "2", "domain": "math-1"}
-    path.write_text(json.dumps(good) + "\n" + json.dumps({**good, "prompt": "1+2", "domain": domain}) + "\n")
-    with pytest.raises(BadDataset) as refused:
+    valid_row = {"prompt": "1+1", "answer": "2", "domain": "math-1"}
+    path.write_text(
+        json.dumps(valid_row) + "\n" + json.dumps({**valid_row, "prompt": "1+2", "domain": domain}) + "\n"
+    )
+    with pytest.raises(BadDataset) as error_info:
         index_dataset(path, Columns())
-    assert [error.line for error in refused.value.errors] == [2]
-    assert "field 'domain'" in str(refused.value)
+    assert [error.line for error in error_info.value.errors] == [2]
+    assert "field 'domain'" in str(error_info.value)
 
 
 def test_a_file_has_at_most_32_domains_and_each_is_in_the_catalog(tmp_path: Path) -> None:

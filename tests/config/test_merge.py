@@ -9,9 +9,9 @@ from backend.config.rules.combinations import warnings
 
 
 def errors_of(base, variant=None):
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve(base, variant)
-    return {error.path: error.message for error in caught.value.errors}
+    return {error.path: error.message for error in error_info.value.errors}
 
 
 def test_an_empty_input_gives_the_tiny_policy_on_sums():
@@ -26,9 +26,9 @@ def test_mappings_merge_deeply_and_lists_are_replaced():
 
 
 def test_a_union_of_another_type_is_replaced_entirely():
-    below = {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}
-    assert merge(below, {"surrogate": {"type": "none"}}) == {"surrogate": {"type": "none"}}
-    assert merge(below, {"surrogate": {"eps_low": 0.1}}) == {
+    lower_layer = {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}
+    assert merge(lower_layer, {"surrogate": {"type": "none"}}) == {"surrogate": {"type": "none"}}
+    assert merge(lower_layer, {"surrogate": {"eps_low": 0.1}}) == {
         "surrogate": {"type": "ppo_clip", "eps_high": 0.28, "eps_low": 0.1}
     }
 
@@ -58,36 +58,36 @@ def test_every_preset_launches_on_every_kind_of_policy_unchanged(policy):
 
 @pytest.mark.parametrize("preset", ["r1", "cispo"])
 def test_minibatches_of_a_preset_are_limited_to_the_prompts_of_a_step_but_not_the_users(preset):
-    few = {"sampling": {"prompts_per_step": 3}}
+    few_prompts = {"sampling": {"prompts_per_step": 3}}
     assert resolve({"preset": preset}).updates.minibatches == 16
     assert resolve({"policy": {"name": "Qwen/Qwen3-0.6B"}}, {"preset": preset}).updates.minibatches == 8
-    assert resolve({}, {"preset": preset} | few).updates.minibatches == 3
-    assert resolve(few, {"preset": preset, "updates": {"minibatches": 2}}).updates.minibatches == 2
-    written = {"preset": preset, "updates": {"minibatches": 4}} | few
-    assert list(errors_of(written)) == ["updates.minibatches"]
-    assert list(errors_of({"updates": {"minibatches": 4}}, {"preset": preset} | few)) == [
+    assert resolve({}, {"preset": preset} | few_prompts).updates.minibatches == 3
+    assert resolve(few_prompts, {"preset": preset, "updates": {"minibatches": 2}}).updates.minibatches == 2
+    written_config = {"preset": preset, "updates": {"minibatches": 4}} | few_prompts
+    assert list(errors_of(written_config)) == ["updates.minibatches"]
+    assert list(errors_of({"updates": {"minibatches": 4}}, {"preset": preset} | few_prompts)) == [
         "updates.minibatches"
     ]
 
 
 def test_a_wrong_value_is_not_replaced_by_minibatches_of_a_preset():
-    few = {"preset": "r1", "sampling": {"prompts_per_step": 3}}
-    assert list(errors_of(few | {"updates": 3})) == ["updates"]
-    assert list(errors_of({"updates": None}, few)) == ["updates"]
+    few_prompts = {"preset": "r1", "sampling": {"prompts_per_step": 3}}
+    assert list(errors_of(few_prompts | {"updates": 3})) == ["updates"]
+    assert list(errors_of({"updates": None}, few_prompts)) == ["updates"]
 
 
 @pytest.mark.parametrize("policy", ["tiny", "Qwen/Qwen3-0.6B"])
 @pytest.mark.parametrize("preset", [name for name in PRESETS if "_book" in name])
 def test_the_books_scripts_take_one_prompt_per_step_in_order(preset, policy):
-    config, plain = (
+    config, plain_config = (
         resolve({"preset": preset, "policy": {"name": policy}}),
         resolve({"policy": {"name": policy}}),
     )
     sampling = config.sampling
     assert (sampling.prompts_per_step, sampling.group_size, sampling.order) == (1, 8, "sequential")
     assert (sampling.temperature, sampling.top_p) == (0.8, 0.9)
-    assert config.optimizer == plain.optimizer.with_(weight_decay=0.01, decayed="all")
-    assert sampling.max_new_tokens == plain.sampling.max_new_tokens
+    assert config.optimizer == plain_config.optimizer.with_(weight_decay=0.01, decayed="all")
+    assert sampling.max_new_tokens == plain_config.sampling.max_new_tokens
     assert sampling.keep_mask == (preset == "deepseek_v32_book")
 
 
@@ -310,10 +310,10 @@ def test_samples_of_another_engine_are_corrected_unless_configured_otherwise(sam
     assert (correction().type, correction().cap) == ("token_tis", 2.0)
     assert correction(preset="dapo").type == "token_tis"
     assert resolve({}, {"sampling": sampling}).objective.correction.type == "token_tis"
-    chosen = {"objective": {"correction": {"type": "none"}}}
-    assert correction(**chosen).type == "none"
-    assert resolve({"sampling": sampling}, chosen).objective.correction.type == "none"
-    assert "nothing corrects for that" in warnings_of(sampling=sampling, **chosen)
+    without_correction = {"objective": {"correction": {"type": "none"}}}
+    assert correction(**without_correction).type == "none"
+    assert resolve({"sampling": sampling}, without_correction).objective.correction.type == "none"
+    assert "nothing corrects for that" in warnings_of(sampling=sampling, **without_correction)
     assert "nothing corrects" not in warnings_of(sampling=sampling)
     assert correction(objective={"correction": {"type": "seq_mask"}}).type == "seq_mask"
     # the ratio already covers the mismatch

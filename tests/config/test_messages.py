@@ -10,9 +10,9 @@ USER_MESSAGE = {"role": "user", "content": "1+1=?"}
 
 
 def test_nulls_are_removed_and_text_parts_become_text():
-    parts = [{"type": "text", "text": "1+1"}, {"type": "text", "text": "=?"}]
-    read = read_messages([{"role": "user", "content": parts, "name": None, "tool_calls": None}])
-    assert read == [USER_MESSAGE]
+    content_parts = [{"type": "text", "text": "1+1"}, {"type": "text", "text": "=?"}]
+    messages = read_messages([{"role": "user", "content": content_parts, "name": None, "tool_calls": None}])
+    assert messages == [USER_MESSAGE]
 
 
 @pytest.mark.parametrize(
@@ -50,27 +50,29 @@ def test_nulls_are_removed_and_text_parts_become_text():
     ],
 )
 def test_an_invalid_conversation_is_refused_by_name(messages, phrase):
-    with pytest.raises(ValueError, match=r".") as caught:
+    with pytest.raises(ValueError, match=r".") as error_info:
         read_messages(messages)
-    assert phrase in str(caught.value)
+    assert phrase in str(error_info.value)
 
 
 @pytest.mark.parametrize("kind", ["image", "image_url", "input_audio", "audio", "video", "file"])
 def test_images_and_audio_are_refused_by_name(kind):
-    talk = [{"role": "user", "content": [{"type": "text", "text": "Look:"}, {"type": kind, kind: "x.png"}]}]
+    conversation = [
+        {"role": "user", "content": [{"type": "text", "text": "Look:"}, {"type": kind, kind: "x.png"}]}
+    ]
     with pytest.raises(ValueError, match=f'content of the type "{kind}" is not supported'):
-        check_row({"prompt": talk, "answer": "1"}, Columns())
+        check_row({"prompt": conversation, "answer": "1"}, Columns())
 
 
 def test_tools_are_functions_or_their_json():
     tool = {"type": "function", "function": {"name": "add", "strict": None}}
-    clean = [{"type": "function", "function": {"name": "add"}}]
-    assert read_tools([tool]) == clean
-    assert read_tools('[{"type": "function", "function": {"name": "add"}}]') == clean
+    clean_tools = [{"type": "function", "function": {"name": "add"}}]
+    assert read_tools([tool]) == clean_tools
+    assert read_tools('[{"type": "function", "function": {"name": "add"}}]') == clean_tools
     assert read_tools(None) == read_tools("") == []
-    for wrong in ("nonsense", {}, [1], [{"function": "add"}], "[" * 100_000):
+    for invalid_tools in ("nonsense", {}, [1], [{"function": "add"}], "[" * 100_000):
         with pytest.raises(ValueError, match=r"expected a list of (tools|functions)"):
-            read_tools(wrong)
+            read_tools(invalid_tools)
 
 
 def test_a_dot_selects_within_an_object_unless_a_field_has_that_name():

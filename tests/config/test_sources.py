@@ -52,7 +52,7 @@ def test_the_table_of_tasks_matches_the_installed_library():
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 def test_every_parameter_that_the_library_accepts_is_accepted():
-    refused = 0
+    refused_count = 0
     for name, config in reasoning_gym_table.config_classes().items():
         for key, parameter in TASKS[name].parameters.items():
             if parameter.type in ("int", "number"):
@@ -60,8 +60,8 @@ def test_every_parameter_that_the_library_accepts_is_accepted():
                     errors = parameter_errors(name, TASKS[name], {key: number})
                     accepts = library_accepts(config, {key: number})
                     assert not (errors and accepts), (name, key, number, errors)
-                    refused += bool(errors)
-    assert refused > 500
+                    refused_count += bool(errors)
+    assert refused_count > 500
 
 
 def library_accepts(config: Any, values: dict[str, Any]) -> bool:
@@ -123,8 +123,8 @@ def test_the_defaults_of_every_task_are_accepted():
     ],
 )
 def test_a_task_parameter_is_refused_with_the_expectation(task, config, errors):
-    refusals = parameter_errors(task, TASKS[task], config)
-    assert [f"{key}: {reason}" for key, reason in refusals] == errors
+    found_errors = parameter_errors(task, TASKS[task], config)
+    assert [f"{key}: {reason}" for key, reason in found_errors] == errors
 
 
 @pytest.mark.parametrize(
@@ -154,20 +154,20 @@ def test_a_task_parameter_is_refused_with_the_expectation(task, config, errors):
     ],
 )
 def test_a_bad_source_is_refused_with_its_reason(source, reason):
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as error_info:
         SOURCES_ADAPTER.validate_python([source])
-    assert reason in str(caught.value)
+    assert reason in str(error_info.value)
 
 
 def test_a_reward_whose_server_is_not_configured_is_refused_by_name(tmp_path):
     rewards = [{"name": "correctness"}, {"name": "judge"}, {"name": "reward_model"}]
-    unset = "needs a server that is not configured: the operator must set"
+    unset_reason = "needs a server that is not configured: the operator must set"
     assert errors_of([], tmp_path, rewards) == [
-        ("rewards.1.name", f"the reward judge {unset} JUDGE_URL"),
-        ("rewards.2.name", f"the reward reward_model {unset} REWARD_MODEL_URL"),
+        ("rewards.1.name", f"the reward judge {unset_reason} JUDGE_URL"),
+        ("rewards.2.name", f"the reward reward_model {unset_reason} REWARD_MODEL_URL"),
     ]
-    served = Settings(judge_url="http://h/v1", judge_model="m")
-    assert [path for path, _ in errors_of([], tmp_path, rewards, served)] == ["rewards.2.name"]
+    settings_with_judge = Settings(judge_url="http://h/v1", judge_model="m")
+    assert [path for path, _ in errors_of([], tmp_path, rewards, settings_with_judge)] == ["rewards.2.name"]
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_a_reward_whose_server_is_not_configured_is_refused_by_name(tmp_path):
     ],
 )
 def test_a_judge_that_cannot_grade_is_refused_with_its_reason(fields, reason):
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as error_info:
         TERMS_ADAPTER.validate_python([{"name": "judge", **fields}])
-    assert reason in str(caught.value)
+    assert reason in str(error_info.value)
 
 
 def test_the_catalogs_describe_every_kind_with_its_parameters():
@@ -223,8 +223,8 @@ def test_a_file_where_every_row_is_held_out_is_refused(tmp_path):
 def test_a_file_that_changed_since_launch_is_refused(tmp_path):
     write_rows(tmp_path / "data.jsonl")
     source = FileProblem(path="data.jsonl")
-    pinned = source.with_(sha256=checked_file(source, tmp_path).sha256)
-    assert checked_file(pinned, tmp_path)
+    pinned_source = source.with_(sha256=checked_file(source, tmp_path).sha256)
+    assert checked_file(pinned_source, tmp_path)
     write_rows(tmp_path / "data.jsonl", count=21)
     with pytest.raises(ValueError, match="has changed since launch"):
-        checked_file(pinned, tmp_path)
+        checked_file(pinned_source, tmp_path)

@@ -62,16 +62,16 @@ class Trained:
         self.recorder.flush()
 
     def get(self, path, **params):
-        answer = self.client.get(f"/api/v1{path}", params=params)
-        assert answer.status_code == 200, answer.text
-        return answer
+        response = self.client.get(f"/api/v1{path}", params=params)
+        assert response.status_code == 200, response.text
+        return response
 
     def series(self, name):
         """Return every value of a metric by step, as `/series` returns it."""
-        answer = self.get("/series", runs=self.run_id, metrics=name, max_points=1000, after=self.step - 1)
-        [curve] = json.loads(answer.text)["series"]
-        finite = dict(zip(curve["steps"], curve["values"], strict=True))
-        return finite | {point["step"]: point["value"] for point in curve["non_finite"]}
+        response = self.get("/series", runs=self.run_id, metrics=name, max_points=1000, after=self.step - 1)
+        [curve] = json.loads(response.text)["series"]
+        finite_values = dict(zip(curve["steps"], curve["values"], strict=True))
+        return finite_values | {point["step"]: point["value"] for point in curve["non_finite"]}
 
     def groups(self):
         """Return the groups of the latest step."""
@@ -95,10 +95,10 @@ def trained(database, client, run_id):
 
 
 def completion(text, reward=1.0, advantage=0.5, terms=None, logprobs=()):
-    parts = [text[:1], text[1:]]
+    token_strings = [text[:1], text[1:]]
     values = np.array(logprobs or [0.0, 0.0], np.float32)
     return CompletionRecord(
-        text=text, token_strings=parts, token_ids=[1, 2], reward=reward,
+        text=text, token_strings=token_strings, token_ids=[1, 2], reward=reward,
         rewards=terms or {"correctness": reward}, advantage=advantage,
         finish_reason="stop", correct=None, arrays={"logprob": values},
     )  # fmt: skip
@@ -189,16 +189,16 @@ def test_names_notes_and_tags_are_kept_or_refused_but_never_changed(trained):
     @example("\ud800", "", "\u200b")
     def check(name, notes, tag):
         changes = {"name": name, "notes": notes, "tags": [tag]}
-        answer = trained.client.patch(
+        response = trained.client.patch(
             f"/api/v1/runs/{trained.run_id}", content=json.dumps(changes), headers=JSON_HEADERS
         )
         if all(text == clean_text(text) for text in (name, notes, tag)):
-            assert answer.status_code == 200, answer.text
+            assert response.status_code == 200, response.text
             run = trained.get(f"/runs/{trained.run_id}").json()
             assert {field: run[field] for field in changes} == changes
         else:
-            assert answer.status_code == 422
-            assert "contains NUL or an unpaired surrogate" in answer.json()["detail"]
+            assert response.status_code == 422
+            assert "contains NUL or an unpaired surrogate" in response.json()["detail"]
 
     check()
 
@@ -216,10 +216,10 @@ def test_an_invalid_metric_name_is_refused(session):
 def test_a_download_is_a_file_and_never_a_page(client, session):
     run = make_run(session, name='x"; filename=evil.html\r\n')
     session.commit()
-    answer = client.get(f"/api/v1/runs/{run.id}/metrics.csv")
-    assert answer.headers["content-disposition"] == f"attachment; filename=metrics-{run.id}.csv"
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    response = client.get(f"/api/v1/runs/{run.id}/metrics.csv")
+    assert response.headers["content-disposition"] == f"attachment; filename=metrics-{run.id}.csv"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["content-type"] == "text/csv; charset=utf-8"
 
 
 def test_runs_are_sorted_by_a_metric_with_any_values(session, client):
@@ -227,6 +227,6 @@ def test_runs_are_sorted_by_a_metric_with_any_values(session, client):
         summary = {"step": 1, "last": {"loss/total": accuracy}, "best": {}}
         make_run(session, name=str(accuracy), summary=summary)
     session.commit()
-    answer = client.get("/api/v1/runs", params={"sort": "summary.loss/total"})
-    assert [run["name"] for run in answer.json()["items"][:3]] == ["-0.0", "5e-324", "1e+308"]
+    response = client.get("/api/v1/runs", params={"sort": "summary.loss/total"})
+    assert [run["name"] for run in response.json()["items"][:3]] == ["-0.0", "5e-324", "1e+308"]
     assert session.query(Run).count() == 5

@@ -36,9 +36,9 @@ def group(prompt, *completions, index=0, **fields):
 
 def breakdown_of(client, run, metric="reward/mean", before="1", after="2", by="prompt"):
     params = {"metric": metric, "before": before, "after": after, "by": by}
-    answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=params)
-    assert answer.status_code == 200, answer.text
-    breakdown = answer.json()
+    response = client.get(f"/api/v1/runs/{run.id}/breakdown", params=params)
+    assert response.status_code == 200, response.text
+    breakdown = response.json()
     assert sum(row["total"] for row in breakdown["rows"]) == pytest.approx(breakdown["change"], abs=1e-9)
     assert all(row["total"] == row["value"] + row["share"] for row in breakdown["rows"])
     return breakdown
@@ -110,10 +110,10 @@ def test_terms_add_up_to_the_reward_with_their_weights_and_gates(client, databas
     rewards = [{"name": "correctness", "weight": 1.0}, {"name": "boxed_format", "weight": 0.2}]
     with database.sessions.begin() as session:
         run = make_run(session, config={"rewards": rewards})
-    paid = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
-    gated = MadeCompletion(reward=0.0, rewards={"correctness": 1.0, "boxed_format": 0.0})
-    store_groups(database, run, 1, group("a", paid, paid))
-    store_groups(database, run, 2, group("a", paid, gated))
+    paid_completion = MadeCompletion(reward=1.2, rewards={"correctness": 1.0, "boxed_format": 1.0})
+    gated_completion = MadeCompletion(reward=0.0, rewards={"correctness": 1.0, "boxed_format": 0.0})
+    store_groups(database, run, 1, group("a", paid_completion, paid_completion))
+    store_groups(database, run, 2, group("a", paid_completion, gated_completion))
     add_points(database, run, {1: {"reward/mean": 1.2}, 2: {"reward/mean": 0.6}})
     total_by_label = totals(breakdown_of(client, run, by="term"))
     assert total_by_label["correctness"] == 0
@@ -122,35 +122,37 @@ def test_terms_add_up_to_the_reward_with_their_weights_and_gates(client, databas
 
 
 def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
-    chance = random.Random(0)
+    rng = random.Random(0)
     points = {}
     for step in range(1, 9):
         groups = [
             group(
-                f"prompt {chance.randrange(90)}",
+                f"prompt {rng.randrange(90)}",
                 *(
                     MadeCompletion(
-                        text="x" * chance.randrange(1, 200),
-                        reward=(reward := chance.choice([0.0, 0.5, 1.0, None])),
+                        text="x" * rng.randrange(1, 200),
+                        reward=(reward := rng.choice([0.0, 0.5, 1.0, None])),
                         rewards={"correctness": reward},
-                        correct=chance.choice([True, False, None]),
-                        flags=tuple(chance.sample(("repetitive", "unparsed"), chance.randrange(3))),
-                        finish_reason=chance.choice(["stop", "length"]),
+                        correct=rng.choice([True, False, None]),
+                        flags=tuple(rng.sample(("repetitive", "unparsed"), rng.randrange(3))),
+                        finish_reason=rng.choice(["stop", "length"]),
                     )
                     for _ in range(4)
                 ),
                 index=index,
             )
-            for index in range(chance.randrange(20, 40))
+            for index in range(rng.randrange(20, 40))
         ]
         store_groups(database, run, step, *groups[::2], counted=groups[1::2])
-        everything = [completion for step_group in groups for completion in step_group.completions]
-        rewards = [completion.reward for completion in everything if completion.reward is not None]
+        all_completions = [completion for step_group in groups for completion in step_group.completions]
+        rewards = [completion.reward for completion in all_completions if completion.reward is not None]
         points[step] = {
             "reward/mean": fmean(rewards),
             "reward/correctness/mean": fmean(rewards),
-            "length/mean": fmean(len(completion.text) for completion in everything),
-            "length/truncated_frac": fmean(completion.finish_reason == "length" for completion in everything),
+            "length/mean": fmean(len(completion.text) for completion in all_completions),
+            "length/truncated_frac": fmean(
+                completion.finish_reason == "length" for completion in all_completions
+            ),
         }
     add_points(database, run, points)
     for metric in points[1]:
@@ -169,21 +171,21 @@ def test_a_metric_that_cannot_be_decomposed_gives_a_reason(client, database, run
     store_two_steps(database, run)
     add_points(database, run, {1: {"policy/entropy": 1.0, "kl/k3": float("nan")}})
 
-    def refused(status, **params):
+    def fetch_refusal(status, **params):
         query = {"metric": "reward/mean", "before": "1", "after": "2", "by": "prompt"} | params
-        answer = client.get(f"/api/v1/runs/{run.id}/breakdown", params=query)
-        assert answer.status_code == status, answer.text
-        return answer.text
+        response = client.get(f"/api/v1/runs/{run.id}/breakdown", params=query)
+        assert response.status_code == status, response.text
+        return response.text
 
-    assert "not a sum over completions" in refused(422, metric="optim/grad_norm")
-    assert "not a sum over completions" in refused(422, metric="<script>alert(1)</script>")
-    assert "not a sum of terms" in refused(422, metric="reward/accuracy", by="term")
-    assert "before it begins" in refused(422, before="9-3")
-    assert "has not recorded length/mean" in refused(404, metric="length/mean")
-    assert "no finite value at steps 5 to 9" in refused(404, after="5-9")
+    assert "not a sum over completions" in fetch_refusal(422, metric="optim/grad_norm")
+    assert "not a sum over completions" in fetch_refusal(422, metric="<script>alert(1)</script>")
+    assert "not a sum of terms" in fetch_refusal(422, metric="reward/accuracy", by="term")
+    assert "before it begins" in fetch_refusal(422, before="9-3")
+    assert "has not recorded length/mean" in fetch_refusal(404, metric="length/mean")
+    assert "no finite value at steps 5 to 9" in fetch_refusal(404, after="5-9")
     for before in ("", "-1", "1-2-3", "a", "1" * 10, "1;2", "٣"):
-        refused(422, before=before)
-    refused(422, by="moon")
+        fetch_refusal(422, before=before)
+    fetch_refusal(422, by="moon")
     assert (
         client.get(
             "/api/v1/runs/nobody/breakdown", params={"metric": "a", "before": "1", "after": "2"}

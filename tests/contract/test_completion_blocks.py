@@ -48,9 +48,9 @@ def test_packed_completions_are_restored(completions):
 def test_any_changed_byte_is_detected():
     block = encode(sample_completions("what", "it", "holds"))
     for offset in range(len(block)):
-        changed = block[:offset] + bytes([block[offset] ^ 0x20]) + block[offset + 1 :]
+        changed_block = block[:offset] + bytes([block[offset] ^ 0x20]) + block[offset + 1 :]
         with pytest.raises(CompletionsDamaged):
-            decode(GROUP_ID, changed)
+            decode(GROUP_ID, changed_block)
     for end in range(len(block)):
         with pytest.raises(CompletionsDamaged):
             decode(GROUP_ID, block[:end])
@@ -80,8 +80,10 @@ def test_a_damaged_group_is_named_and_others_are_read(client, database, run):
     with database.sessions.begin() as session:
         groups = session.scalars(select(RolloutGroup.id).order_by(RolloutGroup.step)).all()
         block = session.scalar(select(RolloutGroup.completions).where(RolloutGroup.id == groups[0]))
-        broken = block[:-9] + bytes([block[-9] ^ 1]) + block[-8:]
-        session.execute(update(RolloutGroup).where(RolloutGroup.id == groups[0]).values(completions=broken))
+        damaged_block = block[:-9] + bytes([block[-9] ^ 1]) + block[-8:]
+        session.execute(
+            update(RolloutGroup).where(RolloutGroup.id == groups[0]).values(completions=damaged_block)
+        )
     items = client.get("/api/v1/rollouts", params={"run": run.id}).json()["items"]
     assert [len(group["completions"]) for group in items] == [0, 2, 2, 2, 2]
     assert [bool(group["damage"]) for group in items] == [True, False, False, False, False]

@@ -22,13 +22,13 @@ def run_concurrently(*actions):
     """Run all functions concurrently, and raise the exception of any of them."""
     failures = []
 
-    def guarded(act):
+    def run_guarded(act):
         try:
             act()
         except Exception as error:  # noqa: BLE001 - shown in the test's own thread
             failures.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(act,)) for act in actions]
+    threads = [threading.Thread(target=run_guarded, args=(act,)) for act in actions]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -63,12 +63,14 @@ def test_a_fork_never_loses_its_origin_to_a_parent_that_continues_to_train(clien
         is_last = False
         while not is_last:  # the last call meets a stopped parent, so there is no race
             is_last = has_trained.is_set()
-            newest = client.get(f"/api/v1/runs/{parent}/checkpoints").json()["items"]
-            if newest:
-                answer = client.post(f"/api/v1/runs/{parent}/fork", json={"step": newest[0]["step"]})
-                assert answer.status_code in (202, 422), answer.text
-                if answer.status_code == 202:
-                    accepted.append(newest[0]["step"])
+            newest_checkpoints = client.get(f"/api/v1/runs/{parent}/checkpoints").json()["items"]
+            if newest_checkpoints:
+                response = client.post(
+                    f"/api/v1/runs/{parent}/fork", json={"step": newest_checkpoints[0]["step"]}
+                )
+                assert response.status_code in (202, 422), response.text
+                if response.status_code == 202:
+                    accepted.append(newest_checkpoints[0]["step"])
 
     run_concurrently(train, fork, fork)
     with database.sessions() as session:
@@ -84,12 +86,12 @@ def test_requests_of_many_callers_leave_a_history_without_a_forbidden_move(clien
             add_checkpoints(session, session.get_one(Run, run), 10)
 
     def user(seed):
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         for _ in range(25):
-            path = f"/api/v1/runs/{chance.choice(runs)}"
-            verb = chance.choice([*VERBS, "trash"])
-            answer = client.delete(path) if verb == "trash" else client.post(f"{path}/{verb}")
-            assert answer.status_code in (200, 202, 409), answer.text
+            path = f"/api/v1/runs/{rng.choice(runs)}"
+            verb = rng.choice([*VERBS, "trash"])
+            response = client.delete(path) if verb == "trash" else client.post(f"{path}/{verb}")
+            assert response.status_code in (200, 202, 409), response.text
 
     def worker():
         for _ in range(15):

@@ -60,23 +60,23 @@ def delete(client, run, **params):
 def test_a_permanently_deleted_run_is_gone_immediately_and_leaves_nothing(
     client, database, settings, make_full_run
 ):
-    doomed, other_run = make_full_run(), make_full_run("other", deleted_at=None)
-    assert delete(client, doomed, forever=True).status_code == 202
-    assert client.get(f"/api/v1/runs/{doomed.id}").status_code == 404
+    doomed_run, other_run = make_full_run(), make_full_run("other", deleted_at=None)
+    assert delete(client, doomed_run, forever=True).status_code == 202
+    assert client.get(f"/api/v1/runs/{doomed_run.id}").status_code == 404
     assert client.get("/api/v1/runs", params={"deleted": True}).json()["items"] == []
     for verb in ("restore", "resume", "retry", "stop", "clone"):
-        assert client.post(f"/api/v1/runs/{doomed.id}/{verb}").status_code == 404
-    assert remaining_tables(database, doomed.id) == remaining_tables(database, other_run.id) != set()
+        assert client.post(f"/api/v1/runs/{doomed_run.id}/{verb}").status_code == 404
+    assert remaining_tables(database, doomed_run.id) == remaining_tables(database, other_run.id) != set()
     assert continue_deletions(database.sessions, settings, seconds=60) == 1
-    assert remaining_tables(database, doomed.id) == set()
+    assert remaining_tables(database, doomed_run.id) == set()
     assert "metric" in remaining_tables(database, other_run.id)
     assert [path.name for path in (settings.state / "runs").iterdir()] == [other_run.id]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [other_run.id]
         messages = session.scalars(select(Event.message).where(Event.run_id.is_(None))).all()
     assert messages == ["doomed was deleted permanently"]
-    damaged = {f"{other_run.id}/s000006-a1"}
-    assert audit(database.sessions, settings.state, damaged=damaged) == []
+    damaged_checkpoints = {f"{other_run.id}/s000006-a1"}
+    assert audit(database.sessions, settings.state, damaged=damaged_checkpoints) == []
 
 
 @pytest.mark.parametrize(
@@ -87,20 +87,20 @@ def test_a_permanently_deleted_run_is_gone_immediately_and_leaves_nothing(
     ],
 )
 def test_a_run_that_trains_or_is_not_in_the_trash_is_not_deleted(client, make_full_run, fields, reason):
-    answer = delete(client, make_full_run(**fields), forever=True)
-    assert (answer.status_code, answer.json()["detail"]) == (409, reason)
+    response = delete(client, make_full_run(**fields), forever=True)
+    assert (response.status_code, response.json()["detail"]) == (409, reason)
 
 
 def test_a_run_with_forks_is_deleted_after_them(client, database, settings, make_full_run):
     parent = make_full_run("parent")
     fork = make_full_run("fork", parent_run=parent.id, fork_step=6, deleted_at=None)
     clone = make_full_run("clone", parent_run=parent.id, deleted_at=None)
-    answer = delete(client, parent, forever=True)
-    assert answer.status_code == 409
-    assert answer.json()["detail"] == "fork begins with a checkpoint of parent: delete it first"
+    response = delete(client, parent, forever=True)
+    assert response.status_code == 409
+    assert response.json()["detail"] == "fork begins with a checkpoint of parent: delete it first"
     emptied = client.delete("/api/v1/runs", params={"forever": True}).json()
     assert emptied["deleted"] == []
-    assert [item["reason"] for item in emptied["kept"]] == [answer.json()["detail"]]
+    assert [item["reason"] for item in emptied["kept"]] == [response.json()["detail"]]
     delete(client, fork)
     emptied = client.delete("/api/v1/runs", params={"forever": True}).json()
     assert emptied == {"deleted": sorted([parent.id, fork.id]), "kept": []}
@@ -133,8 +133,8 @@ def test_an_experiment_is_deleted_with_its_last_run(client, database, settings, 
 def test_a_deletion_that_stops_after_any_batch_continues_there(
     client, database, settings, make_full_run, monkeypatch
 ):
-    small = tuple((table, 2) for table, _ in deletion.BATCH_SIZE_BY_TABLE)
-    monkeypatch.setattr(deletion, "BATCH_SIZE_BY_TABLE", small)
+    small_batches = tuple((table, 2) for table, _ in deletion.BATCH_SIZE_BY_TABLE)
+    monkeypatch.setattr(deletion, "BATCH_SIZE_BY_TABLE", small_batches)
     run = make_full_run()
     delete(client, run, forever=True)
     steps = 0
@@ -149,21 +149,21 @@ def test_a_deletion_that_stops_after_any_batch_continues_there(
 def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
     client, database, settings, make_full_run, monkeypatch
 ):
-    stuck, free = make_full_run("stuck"), make_full_run("free")
-    real = deletion.remove_files
+    stuck_run, removable_run = make_full_run("stuck"), make_full_run("free")
+    real_remove_files = deletion.remove_files
 
     def refuse(directory):
-        if directory.name == stuck.id:
+        if directory.name == stuck_run.id:
             raise PermissionError("read-only file system")
-        real(directory)
+        real_remove_files(directory)
 
     monkeypatch.setattr(deletion, "remove_files", refuse)
     client.delete("/api/v1/runs", params={"forever": True})
     with pytest.raises(PermissionError):
         continue_deletions(database.sessions, settings, seconds=60)
     with database.sessions() as session:
-        assert session.scalars(select(Run.id)).all() == [stuck.id]
-    assert not settings.artifact_dir(free.id).exists()
+        assert session.scalars(select(Run.id)).all() == [stuck_run.id]
+    assert not settings.artifact_dir(removable_run.id).exists()
     monkeypatch.undo()
     assert continue_deletions(database.sessions, settings, seconds=60) == 1
 

@@ -48,9 +48,9 @@ def values(accuracy):
 
 
 def results(client, *runs):
-    answer = client.get("/api/v1/evaluations", params={"runs": ",".join(runs)})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get("/api/v1/evaluations", params={"runs": ",".join(runs)})
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def test_suites_and_the_held_out_set_are_listed_by_step(client, new_run):
@@ -68,9 +68,9 @@ def test_suites_and_the_held_out_set_are_listed_by_step(client, new_run):
 def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, new_run):
     path = f"/api/v1/runs/{new_run({})}/evaluations"
     triples = {"name": "triples", "problem": {"name": "sums", "operands": 3}, "n": 2}
-    answer = client.post(path, json={"held_out": False, "suites": ["pairs", triples]})
-    assert answer.status_code == 202, answer.text
-    config = answer.json()["config"]
+    response = client.post(path, json={"held_out": False, "suites": ["pairs", triples]})
+    assert response.status_code == 202, response.text
+    config = response.json()["config"]
     first, second = config["evaluation"]["suites"]
     assert config["evaluation"]["every"] == 0
     assert (first["name"], first["every"], first["steps"], first["at_end"]) == ("pairs", 0, [], True)
@@ -81,9 +81,9 @@ def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, new_r
 @pytest.mark.parametrize("deed", ["evaluations", "check"])
 def test_a_checkpoint_of_several_nodes_is_evaluated_by_one_process(client, new_run, deed):
     run = new_run({}, config={"resources": {"nodes": 2, "devices": 4}}, nodes=2, devices=4)
-    answer = client.post(f"/api/v1/runs/{run}/{deed}")
-    assert answer.status_code == 202, answer.text
-    resources = answer.json()["config"]["resources"]
+    response = client.post(f"/api/v1/runs/{run}/{deed}")
+    assert response.status_code == 202, response.text
+    resources = response.json()["config"]["resources"]
     assert (resources["devices"], resources["nodes"]) == (1, 1)
 
 
@@ -115,9 +115,9 @@ def test_a_checkpoint_of_several_nodes_is_evaluated_by_one_process(client, new_r
     ],
 )
 def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, new_run, body, path, phrase):
-    answer = client.post(f"/api/v1/runs/{new_run({})}/evaluations", json=body)
-    assert answer.status_code == 422
-    errors = answer.json()["errors"]
+    response = client.post(f"/api/v1/runs/{new_run({})}/evaluations", json=body)
+    assert response.status_code == 422
+    errors = response.json()["errors"]
     assert any(error["path"].startswith(path) and phrase in error["message"] for error in errors), errors
 
 
@@ -140,6 +140,6 @@ def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, new_ru
     ],
 )
 def test_invalid_suites_are_refused(suites, changes, path):
-    with pytest.raises(InvalidConfig) as refused:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve({"evaluation": {"suites": suites}} | changes)
-    assert path in [error.path for error in refused.value.errors]
+    assert path in [error.path for error in error_info.value.errors]

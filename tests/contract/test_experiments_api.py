@@ -33,10 +33,10 @@ def count(database, table):
 
 
 def test_variants_times_seeds_are_queued_by_seed(client, database):
-    answer = launch(client, BODY)
-    assert answer.status_code == 201
-    LaunchedExperiment.model_validate(answer.json())
-    runs = answer.json()["runs"]
+    response = launch(client, BODY)
+    assert response.status_code == 201
+    LaunchedExperiment.model_validate(response.json())
+    runs = response.json()["runs"]
     assert [(run["variant"], run["seed"], run["status"]) for run in runs] == [
         ("GRPO", 0, "queued"),
         ("DAPO", 0, "queued"),
@@ -50,9 +50,9 @@ def test_variants_times_seeds_are_queued_by_seed(client, database):
 
 
 def test_the_same_key_and_body_get_the_same_response_and_another_body_is_refused(client, database):
-    first, again = launch(client, BODY, "k1"), launch(client, BODY, "k1")
-    assert (first.status_code, again.status_code) == (201, 201)
-    assert first.json() == again.json()
+    first_response, second_response = launch(client, BODY, "k1"), launch(client, BODY, "k1")
+    assert (first_response.status_code, second_response.status_code) == (201, 201)
+    assert first_response.json() == second_response.json()
     other_answer = launch(client, BODY | {"name": "other"}, "k1")
     assert other_answer.status_code == 409
     assert "Idempotency-Key" in other_answer.json()["detail"]
@@ -60,14 +60,16 @@ def test_the_same_key_and_body_get_the_same_response_and_another_body_is_refused
 
 
 def test_the_same_key_sent_concurrently_launches_once(client, database):
-    answers = []
-    threads = [threading.Thread(target=lambda: answers.append(launch(client, BODY, "k2"))) for _ in range(4)]
+    responses = []
+    threads = [
+        threading.Thread(target=lambda: responses.append(launch(client, BODY, "k2"))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {answer.status_code for answer in answers} == {201}
-    assert len({answer.text for answer in answers}) == 1
+    assert {response.status_code for response in responses} == {201}
+    assert len({response.text for response in responses}) == 1
     assert count(database, Experiment) == 1
 
 
@@ -124,9 +126,9 @@ def test_others_can_write_while_a_launch_is_checked(client, database, settings, 
 def test_an_invalid_launch_is_refused_at_its_field_and_creates_nothing(
     client, database, changes, path, phrase
 ):
-    answer = launch(client, BODY | changes)
-    assert answer.status_code == 422, answer.text
-    errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
+    response = launch(client, BODY | changes)
+    assert response.status_code == 422, response.text
+    errors = {error["path"]: error["message"] for error in response.json()["errors"]}
     assert phrase in errors[path]
     assert (count(database, Experiment), count(database, Run)) == (0, 0)
 
@@ -136,13 +138,13 @@ def test_validation_returns_config_formula_estimates_and_warnings(client, databa
         summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
         make_run(session, last_step=5, summary=summary)
     body = {"base": {"steps": 10}, "variant": {"name": "x", "preset": "dr_grpo"}, "seed": 4}
-    answer = client.post("/api/v1/validate", json=body).json()
-    assert (answer["config"]["steps"], answer["config"]["seed"]) == (10, 4)
-    assert answer["formula"]
-    legend = {entry["symbol"]: entry for entry in answer["formula_legend"]}
+    document = client.post("/api/v1/validate", json=body).json()
+    assert (document["config"]["steps"], document["config"]["seed"]) == (10, 4)
+    assert document["formula"]
+    legend = {entry["symbol"]: entry for entry in document["formula_legend"]}
     assert legend["Rᵢ"]["meaning"] == "reward of completion i"
     assert legend["Rᵢ"]["mathml"].endswith("<msub><mi>R</mi><mi>i</mi></msub></math>")
-    assert answer["estimates"]["seconds"] == pytest.approx(5.0)
+    assert document["estimates"]["seconds"] == pytest.approx(5.0)
     for slower in (
         {"base": {"sampling": {"precision": "int8"}}},
         {"variant": {"name": "x", "preset": "dapo"}},
@@ -161,9 +163,9 @@ def test_validation_returns_config_formula_estimates_and_warnings(client, databa
     ],
 )
 def test_an_invalid_number_or_text_has_one_error_at_its_field(client, text, path):
-    answer = client.post("/api/v1/validate", content=text, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 422, answer.text
-    (error,) = answer.json()["errors"]
+    response = client.post("/api/v1/validate", content=text, headers={"Content-Type": "application/json"})
+    assert response.status_code == 422, response.text
+    (error,) = response.json()["errors"]
     assert error["path"] == path
 
 
@@ -172,11 +174,11 @@ def test_every_preset_has_estimates_before_and_after_the_first_run(client, datab
         body = {"base": {"steps": 10}, "variant": {"name": "x", "preset": preset}}
         return client.post("/api/v1/validate", json=body).json()["estimates"]
 
-    fresh = {preset: estimates(preset) for preset in PRESETS}
+    first_estimates = {preset: estimates(preset) for preset in PRESETS}
     with database.sessions.begin() as session:
         summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
         make_run(session, last_step=5, summary=summary, config={"sampling": {"group_size": 4}})
-    for preset, first in fresh.items():
+    for preset, first in first_estimates.items():
         assert 0 < first["seconds_low"] < first["seconds_high"], preset
         assert (first["seconds"], first["like_runs"], first["scaled_runs"]) == (None, 0, 0), preset
         assert first["tokens_at_most"] > 0, preset
@@ -197,18 +199,18 @@ def test_experiments_are_found_by_name_or_variant_with_their_run_counts(client, 
         trashed.deleted_at, trashed.sort_eval_accuracy = 1.0, 0.75
         best.finished_at = 2_000_000_000.0
 
-    def listed(query):
+    def find_experiments(query):
         return client.get("/api/v1/experiments", params={"query": query}).json()
 
-    (item,) = listed("DAPO")["items"]
+    (item,) = find_experiments("DAPO")["items"]
     assert item["id"] == clip["id"]
     assert item["statuses"] == {"finished": 2, "queued": 1}
     assert item["verdicts"] == {"healthy": 1, "collapsed": 1}
     assert (item["runs"], item["best_accuracy"], item["kind"]) == (3, 0.5, "variants")
     assert item["active_at"] == "2033-05-18T03:33:20.000Z"
-    assert [match["name"] for match in listed("CLIP")["items"]] == ["clip-higher"]
-    assert [match["name"] for match in listed("0% o")["items"]] == ["100% other"]
-    assert listed("_")["items"] == []
+    assert [match["name"] for match in find_experiments("CLIP")["items"]] == ["clip-higher"]
+    assert [match["name"] for match in find_experiments("0% o")["items"]] == ["100% other"]
+    assert find_experiments("_")["items"] == []
     first = client.get("/api/v1/experiments", params={"limit": 1}).json()
     second = client.get("/api/v1/experiments", params={"limit": 1, "cursor": first["next"]}).json()
     assert (first["total"], second["total"], second["next"]) == (2, None, None)

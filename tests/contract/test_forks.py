@@ -30,9 +30,9 @@ def fork(client, run, **body):
 
 
 def test_a_fork_is_queued_with_the_changed_config_of_its_parent(client, parent):
-    answer = fork(client, parent, step=10, changes={"optimizer": {"lr": 1e-5}}, name="calmer")
-    assert answer.status_code == 202, answer.text
-    run = answer.json()
+    response = fork(client, parent, step=10, changes={"optimizer": {"lr": 1e-5}}, name="calmer")
+    assert response.status_code == 202, response.text
+    run = response.json()
     assert (run["name"], run["status"], run["experiment"]) == ("calmer", "queued", None)
     assert (run["parent_run"], run["parent_name"], run["fork_step"]) == (parent.id, "parent", 10)
     assert (run["config"]["seed"], run["config"]["steps"]) == (5, 20)
@@ -70,9 +70,9 @@ def test_retention_keeps_the_origin_of_a_fork(client, database, parent):
     ],
 )
 def test_an_impossible_fork_is_refused_at_its_field(client, database, parent, body, path, phrase):
-    answer = fork(client, parent, **body)
-    assert answer.status_code == 422, answer.text
-    (error,) = answer.json()["errors"]
+    response = fork(client, parent, **body)
+    assert response.status_code == 422, response.text
+    (error,) = response.json()["errors"]
     assert error["path"] == path
     assert phrase in error["message"]
     with database.sessions() as session:
@@ -101,13 +101,13 @@ def test_the_curves_of_a_fork_begin_with_those_of_its_ancestors(client, database
         write_metric(session, child, "reward/mean", {step: 100.0 + step for step in range(11, 21)})
         grandchild = make_run(session, parent_run=child.id, fork_step=15, config={"steps": 20})
         write_metric(session, grandchild, "reward/mean", {16: 200.0})
-        measured = make_run(session, parent_run=parent.id, fork_step=10, config={"steps": 0})
-        write_metric(session, measured, "eval/accuracy", {0: 0.5})
-    ids = [parent.id, child.id, grandchild.id, measured.id]
-    answer = client.get(
+        evaluation_run = make_run(session, parent_run=parent.id, fork_step=10, config={"steps": 0})
+        write_metric(session, evaluation_run, "eval/accuracy", {0: 0.5})
+    ids = [parent.id, child.id, grandchild.id, evaluation_run.id]
+    document = client.get(
         "/api/v1/series", params={"runs": ",".join(ids), "metrics": "reward/mean,eval/accuracy"}
     ).json()
-    curves = {(curve["run"], curve["metric"]): curve for curve in answer["series"]}
+    curves = {(curve["run"], curve["metric"]): curve for curve in document["series"]}
     inherited = [step / 10 for step in range(1, 11)]
     assert curves[child.id, "reward/mean"]["values"] == inherited + [100.0 + n for n in range(11, 21)]
     assert curves[child.id, "reward/mean"]["origin"] == {"run": parent.id, "step": 10}
@@ -115,11 +115,11 @@ def test_the_curves_of_a_fork_begin_with_those_of_its_ancestors(client, database
     assert curves[grandchild.id, "reward/mean"]["values"] == expected
     assert curves[grandchild.id, "reward/mean"]["steps"] == list(range(1, 17))
     assert "origin" not in curves[parent.id, "reward/mean"]
-    assert curves[measured.id, "eval/accuracy"]["values"] == [0.5]
-    assert (measured.id, "reward/mean") not in curves
-    newest, own_csv = (
+    assert curves[evaluation_run.id, "eval/accuracy"]["values"] == [0.5]
+    assert (evaluation_run.id, "reward/mean") not in curves
+    newest_csv, own_csv = (
         client.get(f"/api/v1/runs/{child.id}/metrics.csv", params=params).text
         for params in ({}, {"attempts": "all"})
     )
-    assert [line.split(",")[0] for line in newest.split()] == ["step", *map(str, range(1, 21))]
+    assert [line.split(",")[0] for line in newest_csv.split()] == ["step", *map(str, range(1, 21))]
     assert [line.split(",")[0] for line in own_csv.split()] == ["step", *map(str, range(11, 21))]

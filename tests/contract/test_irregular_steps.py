@@ -30,14 +30,14 @@ def make_run_with_points(session, *, status="finished", **fields):
 def curves_equal_rows(database, runs):
     """Return whether the curves of every run and metric equal the values read step by step."""
     with database.sessions() as session:
-        read = read_points(session, runs, METRIC_NAMES)
+        curves = read_points(session, runs, METRIC_NAMES)
         for run in runs:
             # the latest attempt comes last
             rows = {(row.name, row.step): row.value for row in valid_rows(session, run)}
             drawn_curve = {
                 (name, step): metric_value
                 for name in METRIC_NAMES
-                if (points := read.get((run, name)))
+                if (points := curves.get((run, name)))
                 for step, metric_value in zip(points.steps.tolist(), points.values.tolist(), strict=True)
             }
             assert drawn_curve == rows
@@ -46,8 +46,8 @@ def curves_equal_rows(database, runs):
 
 def packed_steps(database, run):
     with database.sessions() as session:
-        reached = session.scalars(select(Attempt.packed_step).where(Attempt.run_id == run)).all()
-        return min(reached), sum(session.scalars(select(MetricBlock.points)).all())
+        attempt_steps = session.scalars(select(Attempt.packed_step).where(Attempt.run_id == run)).all()
+        return min(attempt_steps), sum(session.scalars(select(MetricBlock.points)).all())
 
 
 def test_a_log_of_every_tenth_step_is_packed_completely(database):
@@ -87,13 +87,13 @@ def test_a_point_written_during_sealing_is_not_lost(database, monkeypatch):
         with database.sessions.begin() as session:
             write_points(session, run.id, 1, [(7, {"kl/k3": 7.0}), (9, {"reward/mean": 9.0})])
 
-    real = sealing._seal_block
+    real_seal_block = sealing._seal_block
     writers = []
 
     def beside_another_writer(*arguments):
         writers.append(threading.Thread(target=write))
         writers[-1].start()
-        return real(*arguments)
+        return real_seal_block(*arguments)
 
     monkeypatch.setattr(sealing, "_seal_block", beside_another_writer)
     seal_all(database)
@@ -112,11 +112,11 @@ def test_points_sealed_between_two_statements_of_a_reader_are_read_once(database
     with database.sessions.begin() as session:
         run = make_run_with_points(session)
         write_metric(session, run, "reward/mean", dict.fromkeys(range(2_000), 1.0))
-    real = blocks.read_blocks
+    real_read_blocks = blocks.read_blocks
 
     def after_sealing(*arguments, **options):
         seal_all(database)
-        return real(*arguments, **options)
+        return real_read_blocks(*arguments, **options)
 
     monkeypatch.setattr("backend.metrics.reading.read_blocks", after_sealing)
     with open_reading(database.sessions) as session:

@@ -37,9 +37,9 @@ def finish_check(client, database):
 
 
 def test_a_check_is_a_run_without_steps(client):
-    answer = check(client)
-    assert answer.status_code == 202, answer.text
-    run = answer.json()
+    response = check(client)
+    assert response.status_code == 202, response.text
+    run = response.json()
     assert (run["name"], run["variant"], run["tags"], run["status"]) == (
         "check of G",
         "check",
@@ -72,9 +72,9 @@ def test_a_check_is_a_run_without_steps(client):
     ],
 )
 def test_an_impossible_check_is_refused_at_its_field(client, body, path, phrase):
-    answer = check(client, **body)
-    assert answer.status_code == 422, answer.text
-    [error] = answer.json()["errors"]
+    response = check(client, **body)
+    assert response.status_code == 422, response.text
+    [error] = response.json()["errors"]
     assert error["path"] == path
     assert phrase in error["message"]
 
@@ -83,9 +83,9 @@ def test_a_launch_is_refused_while_the_latest_check_found_wrong_references(clien
     first = finish_check(2, at=100.0)
     check_json = client.get(f"/api/v1/runs/{first}").json()["check"]
     assert check_json["references"]["examples"] == [WRONG_REFERENCE]
-    answer = launch(client)
-    assert answer.status_code == 422
-    [error] = answer.json()["errors"]
+    response = launch(client)
+    assert response.status_code == 422
+    [error] = response.json()["errors"]
     assert error["path"] == "ignore_check"
     assert error["message"].startswith(
         "is false, but 'check of G' found that the grader calls 2 of 9 reference"
@@ -104,16 +104,16 @@ def test_clones_and_forks_are_also_refused_and_a_cloned_check_checks_again(clien
     with database.sessions.begin() as session:
         row = {"path": "s000010-a1", "sha256": "0" * 64, "bytes_total": 2, "manifest": {}}
         session.add(Checkpoint(run_id=parent, step=10, attempt=1, **row))
-    failed = finish_check(1, at=100.0)
-    for deed, body in (("clone", {}), ("fork", {"step": 10})):
-        refused = client.post(f"/api/v1/runs/{parent}/{deed}", json=body)
-        assert [error["path"] for error in refused.json()["errors"]] == ["ignore_check"]
+    failed_check = finish_check(1, at=100.0)
+    for verb, body in (("clone", {}), ("fork", {"step": 10})):
+        rejected_response = client.post(f"/api/v1/runs/{parent}/{verb}", json=body)
+        assert [error["path"] for error in rejected_response.json()["errors"]] == ["ignore_check"]
         assert (
-            client.post(f"/api/v1/runs/{parent}/{deed}", json=body | {"ignore_check": True}).status_code
+            client.post(f"/api/v1/runs/{parent}/{verb}", json=body | {"ignore_check": True}).status_code
             == 202
         )
-    again = client.post(f"/api/v1/runs/{failed}/clone", json={})
-    assert again.status_code == 202
-    assert again.json()["is_check"] is True
-    measured = client.post(f"/api/v1/runs/{parent}/evaluations", json={"step": 10, "effort": True})
-    assert measured.json()["config"]["evaluation"]["effort"] is True
+    clone_response = client.post(f"/api/v1/runs/{failed_check}/clone", json={})
+    assert clone_response.status_code == 202
+    assert clone_response.json()["is_check"] is True
+    evaluation_response = client.post(f"/api/v1/runs/{parent}/evaluations", json={"step": 10, "effort": True})
+    assert evaluation_response.json()["config"]["evaluation"]["effort"] is True

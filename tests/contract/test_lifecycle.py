@@ -39,18 +39,18 @@ def moves_of(session, run_id):
 
 def test_a_claim_owns_the_run_and_counts_the_attempt(session):
     run = make_run(session)
-    claimed = claim(session)
-    assert (claimed.run_id, claimed.attempt, claimed.config["steps"]) == (run.id, 1, 150)
+    claimed_run = claim(session)
+    assert (claimed_run.run_id, claimed_run.attempt, claimed_run.config["steps"]) == (run.id, 1, 150)
     assert status_of(session, run.id) == "running"
     attempt = session.get_one(Attempt, (run.id, 1))
     assert (attempt.worker_id, attempt.host, attempt.from_step) == ("worker-0", "host", NOT_BEGUN)
 
 
 def test_the_higher_priority_starts_first_then_the_run_queued_longest(session):
-    late = make_run(session, name="late", queued_at=300.0)
-    early = make_run(session, name="early", queued_at=100.0)
-    urgent = make_run(session, name="urgent", queued_at=200.0, priority=1)
-    assert [claim(session).run_id for _ in range(3)] == [urgent.id, early.id, late.id]
+    late_run = make_run(session, name="late", queued_at=300.0)
+    early_run = make_run(session, name="early", queued_at=100.0)
+    urgent_run = make_run(session, name="urgent", queued_at=200.0, priority=1)
+    assert [claim(session).run_id for _ in range(3)] == [urgent_run.id, early_run.id, late_run.id]
 
 
 def test_a_run_that_waits_for_a_later_time_or_is_in_the_trash_is_not_claimed(session):
@@ -63,9 +63,9 @@ def test_a_run_whose_worker_was_lost_is_claimed_with_the_next_attempt(session):
     run = make_run(session)
     claim(session)
     assert claim(session) is None
-    lost = lose_lease(session, run.id)
+    lost_leases = lose_lease(session, run.id)
     assert claim(session) is None
-    assert claim(session, lost=lost).attempt == 2
+    assert claim(session, lost=lost_leases).attempt == 2
     first = session.get_one(Attempt, (run.id, 1), populate_existing=True)
     assert first.ended_at is not None
     assert first.outcome == "the worker was lost"
@@ -100,11 +100,11 @@ def test_the_fence_stores_what_it_is_given_and_tells_the_request(session):
 def test_a_renewed_lease_expires_later_and_does_not_count_as_a_change_of_the_run(session):
     run = make_run(session)
     claim(session, lease_seconds=10)
-    before = session.execute(select(Run.lease_until, Run.changed_at)).one()
+    row_before = session.execute(select(Run.lease_until, Run.changed_at)).one()
     leases.renew_lease(session, run.id, 1, lease_seconds=100)
-    after = session.execute(select(Run.lease_until, Run.changed_at)).one()
-    assert after.lease_until - before.lease_until == pytest.approx(90, abs=5)
-    assert after.changed_at == before.changed_at
+    row_after = session.execute(select(Run.lease_until, Run.changed_at)).one()
+    assert row_after.lease_until - row_before.lease_until == pytest.approx(90, abs=5)
+    assert row_after.changed_at == row_before.changed_at
 
 
 @pytest.mark.parametrize("status", ["finished", "stopped", "failed"])
@@ -122,21 +122,21 @@ def test_an_ended_run_keeps_its_status_with_time_and_reason(session, status):
 
 
 def test_a_released_run_is_queued_unless_the_user_wanted_it_to_end(session):
-    free, stopped = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
+    released_run, stopped_run = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
     claim(session)
     claim(session)
-    lifecycle.request_action(session, stopped.id, "stop")
-    assert lifecycle.release_run(session, free.id, 1, "the worker ends") == "queued"
-    assert lifecycle.release_run(session, stopped.id, 1, "the worker ends") == "stopped"
-    assert session.scalar(select(Run.requested_action).where(Run.id == stopped.id)) == ""
+    lifecycle.request_action(session, stopped_run.id, "stop")
+    assert lifecycle.release_run(session, released_run.id, 1, "the worker ends") == "queued"
+    assert lifecycle.release_run(session, stopped_run.id, 1, "the worker ends") == "stopped"
+    assert session.scalar(select(Run.requested_action).where(Run.id == stopped_run.id)) == ""
 
 
 def test_an_interrupted_run_keeps_its_position_in_the_queue(session):
     run = make_run(session, queued_at=1.0)
-    waiting = make_run(session, queued_at=2.0)
+    waiting_run = make_run(session, queued_at=2.0)
     claim(session)
     lifecycle.release_run(session, run.id, 1, "the worker ends")
-    assert [claim(session).run_id for _ in range(2)] == [run.id, waiting.id]
+    assert [claim(session).run_id for _ in range(2)] == [run.id, waiting_run.id]
 
 
 def test_a_run_fails_at_its_third_failure(session):
@@ -160,12 +160,12 @@ def test_a_failed_attempt_is_retried_after_a_pause(session, monkeypatch):
 
 
 def test_a_run_with_a_lost_lease_is_queued_without_a_failure(session):
-    run, ours = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
+    run, other_run = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
     claim(session)
     claim(session)
-    lost = lose_lease(session, run.id)
-    assert lifecycle.take_back_lost(session, lost) == [run.id]
-    assert (status_of(session, run.id), status_of(session, ours.id)) == ("queued", "running")
+    lost_leases = lose_lease(session, run.id)
+    assert lifecycle.take_back_lost(session, lost_leases) == [run.id]
+    assert (status_of(session, run.id), status_of(session, other_run.id)) == ("queued", "running")
     assert session.scalar(select(Run.own_failures).where(Run.id == run.id)) == 0
 
 
@@ -173,9 +173,9 @@ def test_a_lost_run_with_a_stop_request_is_stopped_and_not_restarted(session):
     run = make_run(session)
     claim(session)
     lifecycle.request_action(session, run.id, "pause")
-    lost = lose_lease(session, run.id)
-    assert claim(session, lost=lost) is None
-    lifecycle.take_back_lost(session, lost)
+    lost_leases = lose_lease(session, run.id)
+    assert claim(session, lost=lost_leases) is None
+    lifecycle.take_back_lost(session, lost_leases)
     assert status_of(session, run.id) == "paused"
 
 
@@ -221,17 +221,17 @@ def race(url: str, number: int, taken: list[tuple[str, int]]) -> None:
     sessions = open_sessions(engine)
     while True:
         with sessions.begin() as session:
-            claimed = lifecycle.claim_run(session, f"worker-{number}", "host")
-        if claimed is None:
+            claimed_run = lifecycle.claim_run(session, f"worker-{number}", "host")
+        if claimed_run is None:
             break
-        taken.append((claimed.run_id, claimed.attempt))
+        taken.append((claimed_run.run_id, claimed_run.attempt))
     engine.dispose()
 
 
 def race_in_process(url: str, number: int, pipe) -> None:
-    claimed: list[tuple[str, int]] = []
-    race(url, number, claimed)
-    pipe.send(claimed)
+    claims: list[tuple[str, int]] = []
+    race(url, number, claims)
+    pipe.send(claims)
 
 
 def test_threads_that_race_for_runs_get_each_run_once(database):
@@ -258,7 +258,7 @@ def test_processes_that_race_for_runs_get_each_run_once(database):
     ]
     for process in processes:
         process.start()
-    claims = [claimed for receiver, _ in pipes for claimed in receiver.recv()]
+    claims = [run_claim for receiver, _ in pipes for run_claim in receiver.recv()]
     for process in processes:
         process.join()
     assert sorted(run for run, _ in claims) == sorted(run_ids)

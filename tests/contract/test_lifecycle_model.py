@@ -121,7 +121,7 @@ OPERATIONS_BY_NAME: dict[str, tuple[Any, Any]] = {
 
 def play(model, sessions, run_id, name):
     """Apply one operation to model and record, which must agree on whether it is refused."""
-    step, act = OPERATIONS_BY_NAME[name]
+    step, apply = OPERATIONS_BY_NAME[name]
     expected = outcome = None
     try:
         step(model)
@@ -129,7 +129,7 @@ def play(model, sessions, run_id, name):
         expected = type(error)
     try:
         with sessions.begin() as session:
-            act(session, run_id, model.attempt)
+            apply(session, run_id, model.attempt)
     except (Conflict, Fenced) as error:
         outcome = Fenced if isinstance(error, Fenced) else Conflict
     assert outcome is expected, (name, vars(model))
@@ -137,28 +137,30 @@ def play(model, sessions, run_id, name):
 
 def claim(models, sessions):
     """Let a worker claim one of the queued runs, or none if none is queued."""
-    waiting = {run_id for run_id, model in models.items() if model.status == "queued" and not model.trashed}
+    waiting_ids = {
+        run_id for run_id, model in models.items() if model.status == "queued" and not model.trashed
+    }
     with sessions.begin() as session:
         session.execute(update(Run).values(run_after=0.0))
-        claimed = lifecycle.claim_run(session, "worker", "host")
-    assert (claimed.run_id in waiting) if claimed else not waiting
-    if claimed:
-        models[claimed.run_id].status = "running"
-        models[claimed.run_id].attempt += 1
+        claimed_run = lifecycle.claim_run(session, "worker", "host")
+    assert (claimed_run.run_id in waiting_ids) if claimed_run else not waiting_ids
+    if claimed_run:
+        models[claimed_run.run_id].status = "running"
+        models[claimed_run.run_id].attempt += 1
         with sessions.begin() as session, pytest.raises(Fenced):
-            leases.fence(session, claimed.run_id, claimed.attempt - 1)
+            leases.fence(session, claimed_run.run_id, claimed_run.attempt - 1)
 
 
 def delete(models, sessions, settings, run_id):
     """Delete the run permanently, if that is allowed."""
-    allowed = models[run_id].trashed and models[run_id].status != "running"
+    is_allowed = models[run_id].trashed and models[run_id].status != "running"
     try:
         with sessions.begin() as session:
             begin_deletion(session, run_id)
     except Conflict:
-        assert not allowed
+        assert not is_allowed
         return
-    assert allowed
+    assert is_allowed
     del models[run_id]
     with sessions.begin() as session, pytest.raises(RunNotFound):
         restore_run(session, run_id)
@@ -167,14 +169,14 @@ def delete(models, sessions, settings, run_id):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_model_and_record_agree_after_every_operation(database, settings, seed):
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     models: dict[str, Model] = {}
     for _ in range(OPERATION_COUNT):
-        if len(models) < MAX_RUNS and (not models or chance.random() < 0.1):
+        if len(models) < MAX_RUNS and (not models or rng.random() < 0.1):
             with database.sessions.begin() as session:
                 models[make_run(session, queued_at=db_now()).id] = Model()
-        run_id = chance.choice(sorted(models))
-        name = chance.choice([*OPERATIONS_BY_NAME, "claim", "claim", "claim", "delete"])
+        run_id = rng.choice(sorted(models))
+        name = rng.choice([*OPERATIONS_BY_NAME, "claim", "claim", "claim", "delete"])
         if name == "claim":
             claim(models, database.sessions)
         elif name == "delete":

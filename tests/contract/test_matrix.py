@@ -34,10 +34,10 @@ def launched_experiment(session, seeds, **variants):
 
 
 def matrix(client, **params):
-    answer = client.get("/api/v1/matrix", params={"metrics": METRIC} | params)
-    assert answer.status_code == 200, answer.text
-    Matrix.model_validate(answer.json())
-    return answer.json()
+    response = client.get("/api/v1/matrix", params={"metrics": METRIC} | params)
+    assert response.status_code == 200, response.text
+    Matrix.model_validate(response.json())
+    return response.json()
 
 
 def cells(answer, key=FINAL_READING):
@@ -45,9 +45,9 @@ def cells(answer, key=FINAL_READING):
 
 
 def errors(client, **params):
-    answer = client.get("/api/v1/matrix", params=params)
-    assert answer.status_code == 422, answer.text
-    return [(error["path"], error["message"]) for error in answer.json()["errors"]]
+    response = client.get("/api/v1/matrix", params=params)
+    assert response.status_code == 422, response.text
+    return [(error["path"], error["message"]) for error in response.json()["errors"]]
 
 
 def test_a_launched_experiment_is_evaluated_once_all_its_seeds_have_finished(client, database):
@@ -55,9 +55,9 @@ def test_a_launched_experiment_is_evaluated_once_all_its_seeds_have_finished(cli
         experiment = launched_experiment(
             session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=(0.61, 0.7, 0.5), dry=(0.5, 0.61)
         )
-    answer = matrix(client, experiment=experiment, baseline="grpo")
-    assert (answer["looks"], answer["planned"], answer["tests"]) == ("planned", 3, 2)
-    cell_by_variant = cells(answer)
+    document = matrix(client, experiment=experiment, baseline="grpo")
+    assert (document["looks"], document["planned"], document["tests"]) == ("planned", 3, 2)
+    cell_by_variant = cells(document)
     assert cell_by_variant["grpo"]["verdict"] == "baseline"
     assert cell_by_variant["grpo"]["mean"] == pytest.approx(0.5)
     assert cell_by_variant["grpo"]["high"] == pytest.approx(0.5 + 4.302653 * 0.1 / math.sqrt(3))
@@ -81,14 +81,14 @@ def test_seeds_added_after_a_look_make_intervals_anytime_valid(client, database)
             for variant, accuracy in (("grpo", 0.5), ("dapo", 0.6))
         ]
     ids = [run["id"] for row in matrix(client, experiment=experiment)["rows"] for run in row["runs"]]
-    answer = matrix(client, runs=",".join([*ids, *added]))
-    assert (answer["looks"], answer["planned"]) == ("any time", None)
-    cell = cells(answer)["dapo"]
+    document = matrix(client, runs=",".join([*ids, *added]))
+    assert (document["looks"], document["planned"]) == ("any time", None)
+    cell = cells(document)["dapo"]
     # At four seeds t must exceed 7.2, while a single look requires 3.2; this t is 41.
     assert (cell["versus"]["n"], cell["verdict"]) == (4, "better")
-    again = matrix(client, runs=",".join([*ids, *added]), planned=4)
-    assert again["looks"] == "planned"
-    assert cells(again)["dapo"]["versus"]["p"] < cell["versus"]["p"]
+    planned_document = matrix(client, runs=",".join([*ids, *added]), planned=4)
+    assert planned_document["looks"] == "planned"
+    assert cells(planned_document)["dapo"]["versus"]["p"] < cell["versus"]["p"]
     beyond = matrix(client, runs=",".join([*ids, *added]), planned=3)
     assert beyond["looks"] == "any time"
     assert "more than the 3 planned seeds" in beyond["notes"][0]

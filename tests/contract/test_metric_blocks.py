@@ -63,8 +63,8 @@ def write_values(session, run, values, *, name="a"):
 
 def points(database, run, name="a"):
     with database.sessions() as session:
-        stored = read_points(session, [run.id], [name])[run.id, name]
-    return stored.steps.tolist(), stored.values.tolist()
+        stored_points = read_points(session, [run.id], [name])[run.id, name]
+    return stored_points.steps.tolist(), stored_points.values.tolist()
 
 
 def packed_steps(database, run):
@@ -92,7 +92,7 @@ def test_an_ended_run_is_packed_completely_and_every_float_is_unchanged(database
         run = make_run(session)
         begin_attempt(session, run, 1, -1)
         write_values(session, run, VALUE_BY_STEP)
-    before = points(database, run)
+    points_before = points(database, run)
     with database.sessions.begin() as session:
         session.get(Run, run.id).status = "finished"
     seal_all(database)
@@ -100,8 +100,8 @@ def test_an_ended_run_is_packed_completely_and_every_float_is_unchanged(database
     with database.sessions.begin() as session:
         assert session.scalar(select(func.count()).select_from(Metric)) == 0
         assert session.scalar(select(Attempt.packed_step)) == ALL_PACKED
-    assert repr(points(database, run)) == repr(before)
-    assert before[1] == pytest.approx(list(VALUE_BY_STEP.values()), rel=0, nan_ok=True)
+    assert repr(points(database, run)) == repr(points_before)
+    assert points_before[1] == pytest.approx(list(VALUE_BY_STEP.values()), rel=0, nan_ok=True)
     assert math.copysign(1, points(database, run)[1][6]) == -1
 
 
@@ -160,10 +160,10 @@ def test_a_run_deleted_during_sealing_leaves_no_block(database, tmp_path):
     assert list(under_way) == []
     continue_deletions(database.sessions, Settings(state_dir=tmp_path), seconds=60)
     with database.sessions() as session:
-        remaining = [
+        remaining_counts = [
             session.scalar(select(func.count()).select_from(table)) for table in (MetricBlock, Metric, Run)
         ]
-    assert remaining == [0, 0, 0]
+    assert remaining_counts == [0, 0, 0]
 
 
 @settings(suppress_health_check=list(HealthCheck))
@@ -172,23 +172,25 @@ def test_curves_match_the_rows_after_any_history(database, data):
     """Attempts begin anywhere before the last step, metrics are sparse, and sealing happens at any moment."""
     with database.sessions.begin() as session:
         run = make_run(session)
-    written: dict[tuple[str, int], float] = {}
+    value_by_key: dict[tuple[str, int], float] = {}
     for number in range(1, data.draw(st.integers(1, 4)) + 1):
         with database.sessions.begin() as session:
             run_row = session.get(Run, run.id)
             from_step = data.draw(st.integers(-1, run_row.last_step), "from") if number > 1 else -1
             begin_attempt(session, run_row, number, from_step)
-        written = {key: metric_value for key, metric_value in written.items() if key[1] <= from_step}
+        value_by_key = {
+            key: metric_value for key, metric_value in value_by_key.items() if key[1] <= from_step
+        }
         for _ in range(data.draw(st.integers(0, 3))):
             with database.sessions.begin() as session:
                 run_row = session.get(Run, run.id)
                 first = run_row.last_step + 1
                 steps = range(first, first + data.draw(st.integers(1, 25), "steps"))
                 write_values(session, run_row, {step: number + step / 1000 for step in steps})
-                written |= {("a", step): number + step / 1000 for step in steps}
-                if sparse := [step for step in steps if step % 7 == 0]:
-                    write_values(session, run_row, dict.fromkeys(sparse, float(number)), name="eval")
-                    written |= {("eval", step): float(number) for step in sparse}
+                value_by_key |= {("a", step): number + step / 1000 for step in steps}
+                if sparse_steps := [step for step in steps if step % 7 == 0]:
+                    write_values(session, run_row, dict.fromkeys(sparse_steps, float(number)), name="eval")
+                    value_by_key |= {("eval", step): float(number) for step in sparse_steps}
             if data.draw(st.booleans(), "pack"):
                 seal_all(database)
         with database.sessions.begin() as session:
@@ -197,16 +199,16 @@ def test_curves_match_the_rows_after_any_history(database, data):
             seal_all(database)
     with database.sessions() as session:
         rows = [(row.name, row.step, row.value) for row in valid_rows(session, run.id)]
-        read = read_points(session, [run.id], ["a", "eval"])
+        curves = read_points(session, [run.id], ["a", "eval"])
     drawn_points = [
         (name, step, metric_value)
-        for (_, name), curve in read.items()
+        for (_, name), curve in curves.items()
         for step, metric_value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
     ]
     assert (
         sorted(drawn_points)
         == sorted(rows)
-        == sorted((*key, metric_value) for key, metric_value in written.items())
+        == sorted((*key, metric_value) for key, metric_value in value_by_key.items())
     )
 
 
@@ -215,52 +217,54 @@ def test_curves_match_the_rows_after_any_history(database, data):
 def test_a_curve_from_outlines_shows_the_same_as_all_its_points(database, monkeypatch, data):
     """Long runs of several attempts, forked or not, whole, zoomed and continued; some values are strange."""
     monkeypatch.setattr(blocks, "BLOCK_STEPS", 64)
-    chance = random.Random(data.draw(st.integers(0, 10**9), "seed"))
+    rng = random.Random(data.draw(st.integers(0, 10**9), "seed"))
     with database.sessions.begin() as session:
         runs = [make_run(session)]
-        if chance.random() < 0.5:
-            runs.append(make_run(session, parent_run=runs[0].id, fork_step=chance.randint(0, 300)))
+        if rng.random() < 0.5:
+            runs.append(make_run(session, parent_run=runs[0].id, fork_step=rng.randint(0, 300)))
     for run in runs:
-        for number in range(1, chance.choice([1, 1, 2, 3]) + 1):
+        for number in range(1, rng.choice([1, 1, 2, 3]) + 1):
             with database.sessions.begin() as session:
                 run_row = session.get(Run, run.id)
-                fresh = -1 if run_row.fork_step is None else run_row.fork_step
+                first_step = -1 if run_row.fork_step is None else run_row.fork_step
                 begin_attempt(
                     session,
                     run_row,
                     number,
-                    chance.randint(fresh, max(fresh, run_row.last_step)) if number > 1 else fresh,
+                    rng.randint(first_step, max(first_step, run_row.last_step)) if number > 1 else first_step,
                 )
                 steps = range(
-                    max(run_row.last_step, fresh) + 1, run_row.last_step + chance.choice([3, 300, 900])
+                    max(run_row.last_step, first_step) + 1, run_row.last_step + rng.choice([3, 300, 900])
                 )
-                values = {step: float(chance.randint(-3, 3)) for step in steps if step % 20}
-                for step in chance.sample(sorted(values), min(len(values), chance.choice([0, 0, 2]))):
-                    values[step] = chance.choice([math.nan, math.inf, 1e9])
+                values = {step: float(rng.randint(-3, 3)) for step in steps if step % 20}
+                for step in rng.sample(sorted(values), min(len(values), rng.choice([0, 0, 2]))):
+                    values[step] = rng.choice([math.nan, math.inf, 1e9])
                 write_values(session, run_row, values)
                 write_values(
                     session, run_row, {step: values[step] for step in sorted(values)[:90]}, name="early"
                 )
-            if chance.random() < 0.8:
+            if rng.random() < 0.8:
                 seal_all(database)
-        if chance.random() < 0.8:
+        if rng.random() < 0.8:
             with database.sessions.begin() as session:
                 session.get(Run, run.id).status = "finished"
             seal_all(database)
-    ends = [None, None, *(chance.randint(-5, 1200) + chance.choice([0, 0.5]) for _ in range(2))]
-    view = View("step", chance.choice(ends), chance.choice(ends), chance.randint(10, 60), 0.0, None)
-    if chance.random() < 0.3:
-        view = replace(view, after=chance.randint(-1, 900))
+    x_limits = [None, None, *(rng.randint(-5, 1200) + rng.choice([0, 0.5]) for _ in range(2))]
+    view = View("step", rng.choice(x_limits), rng.choice(x_limits), rng.randint(10, 60), 0.0, None)
+    if rng.random() < 0.3:
+        view = replace(view, after=rng.randint(-1, 900))
     with database.sessions() as session:
         names = load_run_names(session, [run.id for run in runs])
         outlined = read_visible_curves(
             session, names, list(names), ["a", "early"], view, needs_all_points=False
         )
-        full = read_curves(session, list(names), ["a", "early"], "step")
-    assert outlined.keys() == full.keys()
-    drawn, expected = (single_items(names, curves, list(full), view) for curves in (outlined, full))
-    for drawn_curve, expected_curve in zip(drawn, expected, strict=True):
+        full_curves = read_curves(session, list(names), ["a", "early"], "step")
+    assert outlined.keys() == full_curves.keys()
+    drawn_curves, expected = (
+        single_items(names, curves, list(full_curves), view) for curves in (outlined, full_curves)
+    )
+    for drawn_curve, expected_curve in zip(drawn_curves, expected, strict=True):
         assert {key: repr(np.asarray(column).tolist()) for key, column in drawn_curve.items()} == {
             key: repr(np.asarray(column).tolist()) for key, column in expected_curve.items()
         }
-    assert next_cursor(outlined, names) == next_cursor(full, names)
+    assert next_cursor(outlined, names) == next_cursor(full_curves, names)

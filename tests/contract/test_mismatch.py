@@ -34,25 +34,32 @@ def store_group(database, run, *groups, step=1):
 
 
 def mismatch_at(client, run, step=1, **params):
-    answer = client.get("/api/v1/rollouts/mismatch", params={"run": run.id, "step": step, **params})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get("/api/v1/rollouts/mismatch", params={"run": run.id, "step": step, **params})
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def at_cap(answer, cap):
-    return next(at for at in answer["caps"] if at["cap"] == pytest.approx(cap))
+    return next(
+        weights_at_cap for weights_at_cap in answer["caps"] if weights_at_cap["cap"] == pytest.approx(cap)
+    )
 
 
 def test_weights_under_a_cap_match_the_formula(client, database, run):
     store_group(database, run, MadeGroup(completions=(Sampled(),)))
-    answer = mismatch_at(client, run)
-    assert (answer["kind"], answer["run_cap"], answer["tokens"], answer["groups"]) == ("token_tis", 3.0, 4, 1)
-    two = at_cap(answer, 2.0)  # weights 0.6, 1, 1.9, 2
-    assert two["limited"] == pytest.approx(1 / 4)
-    assert two["mean"] == pytest.approx(5.5 / 4, abs=1e-6)
-    assert two["ess"] == pytest.approx(5.5**2 / (4 * (0.36 + 1 + 1.9**2 + 4)), abs=1e-6)
-    assert two["lost"] == pytest.approx(1 - 5.5 / 7.5, abs=1e-6)
-    assert at_cap(answer, 3.0)["mean"] == pytest.approx(6.5 / 4, abs=1e-6)
+    document = mismatch_at(client, run)
+    assert (document["kind"], document["run_cap"], document["tokens"], document["groups"]) == (
+        "token_tis",
+        3.0,
+        4,
+        1,
+    )
+    at_two = at_cap(document, 2.0)  # weights 0.6, 1, 1.9, 2
+    assert at_two["limited"] == pytest.approx(1 / 4)
+    assert at_two["mean"] == pytest.approx(5.5 / 4, abs=1e-6)
+    assert at_two["ess"] == pytest.approx(5.5**2 / (4 * (0.36 + 1 + 1.9**2 + 4)), abs=1e-6)
+    assert at_two["lost"] == pytest.approx(1 - 5.5 / 7.5, abs=1e-6)
+    assert at_cap(document, 3.0)["mean"] == pytest.approx(6.5 / 4, abs=1e-6)
     mask = at_cap(
         mismatch_at(client, run, kind="token_mask"), 2**0.5
     )  # 0.6 and 1 stay, 1.9 and 4 are excluded
@@ -75,10 +82,15 @@ def test_masked_tokens_and_untrained_groups_are_ignored(client, database, run):
     store_group(database, run, *groups, step=4)
     with database.sessions.begin() as session:
         write_points(session, run.id, 1, [(4, {"sampling/staleness": 2.0})])
-    answer = mismatch_at(client, run, step=4)
-    assert (answer["tokens"], answer["completions"], answer["groups"], answer["of_groups"]) == (4, 1, 1, 2)
-    assert answer["position"] == [0, 1, 2, 3]
-    assert answer["age"] == [2, 2, 2, 2]
+    document = mismatch_at(client, run, step=4)
+    assert (document["tokens"], document["completions"], document["groups"], document["of_groups"]) == (
+        4,
+        1,
+        1,
+        2,
+    )
+    assert document["position"] == [0, 1, 2, 3]
+    assert document["age"] == [2, 2, 2, 2]
 
 
 def test_missing_values_are_reported(client, database, run):
@@ -88,8 +100,8 @@ def test_missing_values_are_reported(client, database, run):
         ({"step": 1, "kind": "moon"}, 422),
         ({"step": 1, "level": "moon"}, 422),
     ):
-        answer = client.get("/api/v1/rollouts/mismatch", params={"run": run.id} | params)
-        assert answer.status_code == status, answer.text
+        response = client.get("/api/v1/rollouts/mismatch", params={"run": run.id} | params)
+        assert response.status_code == status, response.text
     assert (
         "no stored tokens" in client.get("/api/v1/rollouts/mismatch", params={"run": run.id, "step": 1}).text
     )
@@ -98,10 +110,10 @@ def test_missing_values_are_reported(client, database, run):
 
 def test_the_loss_of_another_trainers_run_is_not_recomputed(client, database):
     with database.sessions.begin() as session:
-        foreign = make_run(session, origin="trl")
-        foreign.config = {"beta": 0.04}
-    store_group(database, foreign, MadeGroup(completions=(Sampled(),)))
-    order = {"run": foreign.id, "step": 1, "variants": [{"preset": "dapo"}]}
-    answer = client.post("/api/v1/rollouts/what-if", json=order)
-    assert answer.status_code == 404, answer.text
-    assert "trained elsewhere" in answer.json()["detail"]
+        foreign_run = make_run(session, origin="trl")
+        foreign_run.config = {"beta": 0.04}
+    store_group(database, foreign_run, MadeGroup(completions=(Sampled(),)))
+    order = {"run": foreign_run.id, "step": 1, "variants": [{"preset": "dapo"}]}
+    response = client.post("/api/v1/rollouts/what-if", json=order)
+    assert response.status_code == 404, response.text
+    assert "trained elsewhere" in response.json()["detail"]

@@ -27,9 +27,9 @@ def store_groups(database, run, *groups, step=1, attempt=1, counted=()):
 
 
 def get_json(client, path, **params):
-    answer = client.get(f"/api/v1/rollouts/{path}", params=params)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get(f"/api/v1/rollouts/{path}", params=params)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def matching(client, run, *marks, **params):
@@ -93,8 +93,8 @@ def test_the_atlas_separates_never_always_lost_and_learned(client, database, run
             ),
         ]
         store_groups(database, run, *groups, step=step)
-    once = question("once", MadeCompletion(correct=None, reward=None), index=4)
-    store_groups(database, run, once, step=8)
+    single_question = question("once", MadeCompletion(correct=None, reward=None), index=4)
+    store_groups(database, run, single_question, step=8)
     atlas = get_json(client, "prompts", run=run.id)
     by_name = {item["prompt"]: item for item in atlas["items"]}
     assert {name: item["state"] for name, item in by_name.items()} == {
@@ -105,9 +105,9 @@ def test_the_atlas_separates_never_always_lost_and_learned(client, database, run
     assert by_name["learned"]["rate"] == 2 / 16
     assert atlas["items"][0]["prompt"] == "lost"
     assert (atlas["first_step"], atlas["last_step"]) == (1, 8)
-    never = get_json(client, "prompts", run=run.id, state="never")
-    assert [item["prompt"] for item in never["items"]] == ["never"]
-    assert never["matching"] == 1
+    never_right = get_json(client, "prompts", run=run.id, state="never")
+    assert [item["prompt"] for item in never_right["items"]] == ["never"]
+    assert never_right["matching"] == 1
 
 
 def test_the_steps_of_one_prompt_are_listed(client, database, run):
@@ -122,20 +122,22 @@ def test_a_selection_becomes_rows_that_name_their_source(client, database, run):
     store_groups(
         database, run, question("hard", WRONG_COMPLETION), question("easy", RIGHT_COMPLETION, index=1)
     )
-    answer = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id, "state": "never"})
-    rows = [json.loads(line) for line in answer.text.splitlines()]
+    response = client.get("/api/v1/rollouts/prompts.jsonl", params={"run": run.id, "state": "never"})
+    rows = [json.loads(line) for line in response.text.splitlines()]
     assert rows == [{"prompt": "hard", "answer": "2", "source_run": run.id, "source_prompt": "sums/hard"}]
 
 
 def test_pass_rates_are_stored_for_later_runs_and_outlive_their_run(client, database, run, settings):
-    hard, easy = (
+    hard_question, easy_question = (
         question("hard", WRONG_COMPLETION, WRONG_COMPLETION),
         question("easy", RIGHT_COMPLETION, WRONG_COMPLETION, index=1),
     )
-    store_groups(database, run, hard, easy, question("once", MadeCompletion(correct=None), index=2))
-    stored = client.post("/api/v1/rollouts/pass-rates", json={"run": run.id})
-    assert stored.status_code == 201, stored.text
-    stored_rates = stored.json()
+    store_groups(
+        database, run, hard_question, easy_question, question("once", MadeCompletion(correct=None), index=2)
+    )
+    response = client.post("/api/v1/rollouts/pass-rates", json={"run": run.id})
+    assert response.status_code == 201, response.text
+    stored_rates = response.json()
     assert (stored_rates["run"], stored_rates["run_name"], stored_rates["prompts"]) == (run.id, run.name, 2)
     assert client.post("/api/v1/rollouts/pass-rates", json={"run": run.id}).json() == stored_rates
     rates = read_rates(settings.datasets_dir, stored_rates["sha256"])

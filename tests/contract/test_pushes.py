@@ -60,19 +60,19 @@ def only_run(client):
 
 
 def values_of(client, run, metric):
-    answer = client.get("/api/v1/series", params={"runs": run["id"], "metrics": metric}).json()
-    (series,) = answer["series"]
+    document = client.get("/api/v1/series", params={"runs": run["id"], "metrics": metric}).json()
+    (series,) = document["series"]
     return dict(zip(series["steps"], series["values"], strict=True)), series["non_finite"]
 
 
 def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, send):
-    answer = send([
+    response = send([
         metrics(1, reward=0.5, kl="NaN", **{"train/grad_norm": 2, "weird <b>name": 1, "global_step": 1}),
         completions(1, "two", "2\ud83d\0", advantage=-0.5, tokens=3, rewards={"f": "-Infinity"}),
     ])  # fmt: skip
-    assert answer.status_code == 200, answer.text
+    assert response.status_code == 200, response.text
     run = only_run(client)
-    assert answer.json() == {"run": run["id"], "status": "running", "stop": False, "stored": 2}
+    assert response.json() == {"run": run["id"], "status": "running", "stop": False, "stored": 2}
     assert (run["name"], run["status"], run["origin"], run["writer"]) == ("tiny", "running", "trl", "node")
     assert (run["last_step"], run["steps"], run["config"]) == (1, 10, {"lr": 1e-6})
     assert run["experiment_name"] == "pushed runs"
@@ -105,8 +105,8 @@ def test_a_repeated_batch_changes_nothing_and_an_overlap_adds_its_new_records(cl
         assert send(first).json()["stored"] == 2
     points, groups, events = (count(client, table) for table in (Metric, RolloutGroup, Event))
     assert (points, groups) == (1 + 7, 1)  # the reward and seven text metrics
-    changed = [metrics(1, reward=9), completions(1, "x"), metrics(2, reward=2)]
-    assert send(changed, run=None).json()["stored"] == 3
+    changed_records = [metrics(1, reward=9), completions(1, "x"), metrics(2, reward=2)]
+    assert send(changed_records, run=None).json()["stored"] == 3
     assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert (count(client, RolloutGroup), count(client, Event)) == (1, events)
 
@@ -129,13 +129,13 @@ def test_pushed_completions_get_repetition_format_and_script_metrics(client, sen
 def test_two_processes_that_push_one_step_concurrently_are_combined(client, send, monkeypatch):
     """The second one's completions arrive while those of the first are read."""
 
-    def interrupted(session, run_id, written):
+    def compute_after_other_push(session, run_id, written):
         points_of_texts = compute_text_points(session, run_id, written)
         monkeypatch.setattr("backend.exchange.push.store.compute_text_points", compute_text_points)
         assert send([completions(1, "2", "2", index=1)], session=OTHER).is_success
         return points_of_texts
 
-    monkeypatch.setattr("backend.exchange.push.store.compute_text_points", interrupted)
+    monkeypatch.setattr("backend.exchange.push.store.compute_text_points", compute_after_other_push)
     assert send([completions(1, r"\boxed{2}", r"\boxed{2}"), completions(2, "2")]).is_success
     assert values_of(client, only_run(client), "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
 
@@ -155,8 +155,8 @@ def test_text_metrics_of_a_trainer_are_kept_for_any_number_of_batches(client, se
 
 def test_missing_records_are_requested(client, send):
     send([metrics(1, reward=1)])
-    answer = send([metrics(5, reward=5)], first=5)
-    assert (answer.status_code, answer.json()["detail"]) == (
+    response = send([metrics(5, reward=5)], first=5)
+    assert (response.status_code, response.json()["detail"]) == (
         409, "records 2 to 4 are missing: send them first",
     )  # fmt: skip
     assert count(client, Metric) == 1
@@ -172,19 +172,19 @@ def test_a_repeated_step_keeps_the_labels_of_completions_with_unchanged_text(cli
     first = client.get("/api/v1/rollouts/labels", params={"runs": run["id"]}).json()["items"]
     assert first == [{"label": "good", "completions": 3}]
     send([completions(3, "a\ud83d", "B")], session=OTHER)
-    labelled = client.get("/api/v1/rollouts/search", params={"runs": run["id"], "label": "good"}).json()[
-        "items"
-    ]
+    labelled_completions = client.get(
+        "/api/v1/rollouts/search", params={"runs": run["id"], "label": "good"}
+    ).json()["items"]
     assert [
         (completion["position"], completion["labels"][0]["note"], completion["labels"][0]["version"])
-        for completion in labelled
+        for completion in labelled_completions
     ] == [(0, "why", 1)]
 
 
 def test_a_repeated_step_replaces_values_and_completions_as_in_an_import(client, send):
     send([metrics(1, reward=1, kl=1), metrics(3, reward=3), completions(3, "a", "b", "c")])
-    answer = send([metrics(1, reward=7), completions(3, "z")], session=OTHER)
-    assert answer.json()["stored"] == 2
+    response = send([metrics(1, reward=7), completions(3, "z")], session=OTHER)
+    assert response.json()["stored"] == 2
     run = only_run(client)
     assert values_of(client, run, "reward/mean")[0] == {1: 7.0, 3: 3.0}
     assert values_of(client, run, "kl/k3")[0] == {1: 1.0}
@@ -214,10 +214,10 @@ def test_the_stop_button_reaches_the_client_and_can_be_undone(client, send, sett
     assert client.get("/api/v1/pushes/r", headers=headers).json()["stop"] is True
     assert client.post(f"/api/v1/runs/{run}/resume").status_code == 202
     assert send(first=2).json()["stop"] is False
-    for move in ("pause", "retry", "clone", "fork", "evaluations"):
-        answer = client.post(f"/api/v1/runs/{run}/{move}", json={"step": 1} if move == "fork" else {})
-        assert answer.status_code == 409
-        assert "is pushed by TRL" in answer.json()["detail"]
+    for verb in ("pause", "retry", "clone", "fork", "evaluations"):
+        response = client.post(f"/api/v1/runs/{run}/{verb}", json={"step": 1} if verb == "fork" else {})
+        assert response.status_code == 409
+        assert "is pushed by TRL" in response.json()["detail"]
 
 
 def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_immediately(client, send, settings):
@@ -232,8 +232,8 @@ def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_immediately(client
     assert only_run(client)["status"] == "running"
     client.post(f"/api/v1/runs/{run}/stop")
     assert only_run(client)["status"] == "stopped"
-    late = send([metrics(2, reward=2)], first=2)  # it was only without a network
-    assert (late.json()["status"], late.json()["stop"]) == ("stopped", True)
+    late_response = send([metrics(2, reward=2)], first=2)  # it was only without a network
+    assert (late_response.json()["status"], late_response.json()["stop"]) == ("stopped", True)
     assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert client.delete(f"/api/v1/runs/{run}").status_code == 200
     assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
@@ -264,9 +264,9 @@ def test_a_writer_sees_only_its_own_runs(client, send, settings):
 def test_the_runs_of_a_writer_are_limited_without_affecting_others(client, send, monkeypatch):
     monkeypatch.setattr("backend.exchange.push.store.MAX_RUNS", 2)
     assert [send(key=key).status_code for key in ("a", "b", "b")] == [200, 200, 200]
-    refused = send(key="c")
-    (error,) = refused.json()["errors"]
-    assert (refused.status_code, error["path"]) == (422, "run")
+    rejected_response = send(key="c")
+    (error,) = rejected_response.json()["errors"]
+    assert (rejected_response.status_code, error["path"]) == (422, "run")
     assert error["message"].startswith("the writer node has 2 runs, as many as it may")
     assert send(key="c", writer="other").status_code == 200
     assert [send(key=key, token=TOKEN).status_code for key in "pqr"] == [200, 200, 200]
@@ -274,9 +274,9 @@ def test_the_runs_of_a_writer_are_limited_without_affecting_others(client, send,
 
 
 def test_too_many_completions_in_a_request_are_refused(send):
-    answer = send([completions(1, *[""] * 1000, index=index) for index in range(21)])
-    assert answer.status_code == 422
-    assert "expected at most 20,000 completions, got 21,000" in answer.json()["errors"][0]["message"]
+    response = send([completions(1, *[""] * 1000, index=index) for index in range(21)])
+    assert response.status_code == 422
+    assert "expected at most 20,000 completions, got 21,000" in response.json()["errors"][0]["message"]
 
 
 def test_a_run_in_the_trash_ends_immediately_and_accepts_nothing_until_restored(client, send, settings):
@@ -286,9 +286,9 @@ def test_a_run_in_the_trash_ends_immediately_and_accepts_nothing_until_restored(
     headers = {"Authorization": f"Bearer {writer_token(settings, 'node')}"}
     assert client.get("/api/v1/pushes/r", headers=headers).status_code == 410
     for session, first in ((SESSION, 2), (OTHER, 1)):
-        answer = send([metrics(2, reward=2)], session=session, first=first)
-        assert answer.status_code == 410
-        assert "this run is in the trash" in answer.json()["detail"]
+        response = send([metrics(2, reward=2)], session=session, first=first)
+        assert response.status_code == 410
+        assert "this run is in the trash" in response.json()["detail"]
     with client.app.state.lab.sessions() as session:
         assert [point.value for point in stored_points(session, run)] == [1.0]
     client.post(f"/api/v1/runs/{run}/restore")
@@ -298,8 +298,8 @@ def test_a_run_in_the_trash_ends_immediately_and_accepts_nothing_until_restored(
     assert send([metrics(3, reward=3)], session=OTHER).json()["status"] == "running"
     client.delete(f"/api/v1/runs/{run}")
     assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
-    answer = send([metrics(4, reward=4)], first=3)
-    assert (answer.status_code, answer.json()["detail"]) == (
+    response = send([metrics(4, reward=4)], first=3)
+    assert (response.status_code, response.json()["detail"]) == (
         410, "this run was deleted permanently",
     )  # fmt: skip
 
@@ -309,8 +309,8 @@ def test_a_second_stop_ends_a_run_whose_client_does_not_obey(client, send):
     run = only_run(client)["id"]
     for status in ("running", "stopped"):
         assert client.post(f"/api/v1/runs/{run}/stop").json()["status"] == status
-    answer = send([metrics(2, reward=2)], first=2).json()
-    assert (answer["status"], answer["stop"], answer["stored"]) == ("stopped", True, 2)
+    document = send([metrics(2, reward=2)], first=2).json()
+    assert (document["status"], document["stop"], document["stored"]) == ("stopped", True, 2)
     assert send([metrics(3, reward=3)], session=OTHER).json()["status"] == "running"
 
 
@@ -337,9 +337,9 @@ BAD_RECORDS = {
 
 @pytest.mark.parametrize("record", BAD_RECORDS.values(), ids=BAD_RECORDS)
 def test_a_bad_record_is_refused_in_one_sentence_with_its_whole_batch(client, send, record):
-    answer = send([metrics(1, reward=1), record])
-    assert answer.status_code == 422, answer.text
-    assert len(answer.json()["errors"]) >= 1
+    response = send([metrics(1, reward=1), record])
+    assert response.status_code == 422, response.text
+    assert len(response.json()["errors"]) >= 1
     assert count(client, Run) == count(client, Metric) == 0
 
 
@@ -364,10 +364,10 @@ def test_an_unstorable_config_is_dropped_with_a_message(client, send):
     ],
 )
 def test_a_config_is_measured_before_it_is_searched(client, settings, config, reason, monkeypatch):
-    redacted = []
+    redacted_documents = []
 
     def redacting(document):
-        redacted.append(document)
+        redacted_documents.append(document)
         return redact_document(document)
 
     monkeypatch.setattr(backend.exchange.imports.store, "redact_document", redacting)
@@ -377,8 +377,8 @@ def test_a_config_is_measured_before_it_is_searched(client, settings, config, re
     assert run["config"] == {}
     events = client.get(f"/api/v1/runs/{run['id']}/events").json()["items"]
     assert any(reason in event["message"] for event in events)
-    assert not redacted or "nested" not in reason
-    assert not redacted or "at most" not in reason
+    assert not redacted_documents or "nested" not in reason
+    assert not redacted_documents or "at most" not in reason
 
 
 def test_a_pushed_secret_is_shown_nowhere(client, send):
@@ -402,9 +402,9 @@ def test_a_pushed_secret_is_shown_nowhere(client, send):
 
 def test_more_than_a_thousand_metrics_are_refused_entirely(client, send):
     batches = [metrics(n, **{f"m{n}_{k}": k for k in range(200)}) for n in range(6)]
-    answer = send(batches)
-    assert answer.status_code == 422
-    assert "1,200 metrics" in answer.json()["errors"][0]["message"]
+    response = send(batches)
+    assert response.status_code == 422
+    assert "1,200 metrics" in response.json()["errors"][0]["message"]
     assert count(client, Metric) == 0
 
 
@@ -419,21 +419,21 @@ def post_raw(client, settings, content, encoding="gzip", path="/api/v1/pushes/r"
 def test_a_body_may_be_compressed_but_not_be_a_bomb(client, settings):
     body = json.dumps({"session": SESSION, "first": 1, "records": [metrics(1, reward=1)], "run": HEADER})
     assert post_raw(client, settings, gzip.compress(body.encode())).status_code == 200
-    packed = gzip.compress(body.encode())
+    packed_body = gzip.compress(body.encode())
     for content, encoding, status in (
         (gzip.compress(b" " * (MAX_PUSH_BYTES + 1)), "gzip", 413),
         (b" " * (MAX_PUSH_BYTES + 1), "identity", 413),
-        (packed[:-9], "gzip", 400),
-        (packed + b"more", "gzip", 400),
+        (packed_body[:-9], "gzip", 400),
+        (packed_body + b"more", "gzip", 400),
         (body.encode(), "gzip", 400),
         (gzip.compress(b"[" * 100_000), "gzip", 400),
         (gzip.compress(b'{"a":1,"a":2}'), "gzip", 400),
         (gzip.compress(b"\xff"), "gzip", 400),
-        (packed, "br", 415),
+        (packed_body, "br", 415),
     ):
-        answer = post_raw(client, settings, content, encoding)
-        assert answer.status_code == status, (encoding, answer.text)
-        assert answer.json()["detail"]
+        response = post_raw(client, settings, content, encoding)
+        assert response.status_code == status, (encoding, response.text)
+        assert response.json()["detail"]
 
 
 def test_many_processes_of_one_run_lose_nothing(client, send):
@@ -451,13 +451,13 @@ def test_many_processes_of_one_run_lose_nothing(client, send):
 
 
 def test_runs_of_a_sweep_that_start_concurrently_join_one_experiment(client, send):
-    def begin(number):
+    def push_run(number):
         return send(
             [metrics(1, reward=1)], key=f"r{number}", run={**HEADER, "experiment": "sweep", "seed": number}
         )
 
     with ThreadPoolExecutor(4) as pool:
-        assert all(answer.is_success for answer in pool.map(begin, range(4)))
+        assert all(response.is_success for response in pool.map(push_run, range(4)))
     (experiment,) = client.get("/api/v1/experiments").json()["items"]
     assert experiment["name"] == "sweep"
     assert count(client, Run) == 4
@@ -475,8 +475,8 @@ def test_steps_that_are_pushed_again_are_judged_again(client, send):
 
     assert send([metrics(step, reward=min(1.0, step / 60)) for step in range(100)]).status_code == 200
     assert judge() == "healthy"
-    again = [metrics(step, reward=0.9 if step < 50 else 0.0) for step in range(100)]
-    assert send(again, first=101).status_code == 200
+    repeated_records = [metrics(step, reward=0.9 if step < 50 else 0.0) for step in range(100)]
+    assert send(repeated_records, first=101).status_code == 200
     assert judge() == "collapsed"
 
 
@@ -494,8 +494,10 @@ def test_late_records_of_an_older_process_are_not_the_latest(client, send):
 def test_the_late_end_of_an_older_process_does_not_end_a_run_that_a_newer_one_pushes(client, send):
     send([metrics(1, reward=1)])
     send([metrics(2, reward=2)], session=OTHER)
-    late = send([metrics(1, reward=1), {"kind": "finish", "status": "failed", "reason": "OOM"}], first=2)
-    assert (late.json()["status"], late.json()["stored"]) == ("running", 3)
+    late_response = send(
+        [metrics(1, reward=1), {"kind": "finish", "status": "failed", "reason": "OOM"}], first=2
+    )
+    assert (late_response.json()["status"], late_response.json()["stored"]) == ("running", 3)
     assert send([metrics(3, reward=3)], session=OTHER, first=2).json()["status"] == "running"
     end = [{"kind": "finish", "status": "finished"}]
     assert send(end, session=OTHER, first=3).json()["status"] == "finished"

@@ -41,16 +41,16 @@ def counts(database):
 def test_the_same_key_and_body_return_the_same_run_and_another_body_is_refused(
     client, database, parent, verb, body, other_body
 ):
-    first, again = (ask(client, parent, verb, body, "k1") for _ in range(2))
-    assert (first.status_code, again.status_code) == (202, 202), first.text
-    assert first.json() == again.json()
-    refused = ask(client, parent, verb, other_body, "k1")
-    assert refused.status_code == 409
-    assert refused.json()["detail"] == (
+    first_response, second_response = (ask(client, parent, verb, body, "k1") for _ in range(2))
+    assert (first_response.status_code, second_response.status_code) == (202, 202), first_response.text
+    assert first_response.json() == second_response.json()
+    rejected_response = ask(client, parent, verb, other_body, "k1")
+    assert rejected_response.status_code == 409
+    assert rejected_response.json()["detail"] == (
         "the Idempotency-Key 'k1' was already used for a different request: choose a new one"
     )
     assert counts(database) == [2, 1]
-    assert ask(client, parent, verb, body, "k2").json()["id"] != first.json()["id"]
+    assert ask(client, parent, verb, body, "k2").json()["id"] != first_response.json()["id"]
     assert (
         ask(client, parent, verb, body, "").json()["id"] != ask(client, parent, verb, body, "").json()["id"]
     )
@@ -74,30 +74,34 @@ def test_the_response_is_the_current_run_even_if_it_could_no_longer_be_created(c
     run_id = ask(client, parent, "fork", {"step": 10}, "k1").json()["id"]
     client.post(f"/api/v1/runs/{run_id}/stop")
     client.delete(f"/api/v1/runs/{parent}")
-    again = ask(client, parent, "fork", {"step": 10}, "k1")
-    assert (again.status_code, again.json()["id"], again.json()["status"]) == (202, run_id, "stopped")
+    second_response = ask(client, parent, "fork", {"step": 10}, "k1")
+    assert (second_response.status_code, second_response.json()["id"], second_response.json()["status"]) == (
+        202,
+        run_id,
+        "stopped",
+    )
     assert ask(client, parent, "fork", {"step": 10}, "k2").status_code == 409
 
 
 @pytest.mark.parametrize(("verb", "body", "_other"), REQUESTS)
 def test_the_same_key_sent_concurrently_creates_one_run(client, database, parent, verb, body, _other):
-    answers = []
+    responses = []
 
     def send():
-        answers.append(ask(client, parent, verb, body, "k1"))
+        responses.append(ask(client, parent, verb, body, "k1"))
 
     threads = [threading.Thread(target=send) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {answer.status_code for answer in answers} == {202}
-    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert {response.status_code for response in responses} == {202}
+    assert len({response.json()["id"] for response in responses}) == 1
     assert counts(database) == [2, 1]
 
 
 def test_a_key_that_looks_like_a_secret_is_refused(client, parent):
     secret = "hf_" + "S" * 40
-    answer = ask(client, parent, "clone", {}, secret)
-    assert answer.status_code == 422
-    assert secret not in answer.text
+    response = ask(client, parent, "clone", {}, secret)
+    assert response.status_code == 422
+    assert secret not in response.text

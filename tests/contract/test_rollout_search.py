@@ -38,9 +38,12 @@ def run(database):
         for step in (1, 2):
             completions = [
                 MadeCompletion(
-                    text=written, reward=float(at), correct=at % 2 == 0, flags=("odd",) if at == 3 else ()
+                    text=completion_text,
+                    reward=float(index),
+                    correct=index % 2 == 0,
+                    flags=("odd",) if index == 3 else (),
                 )
-                for at, written in enumerate(COMPLETION_TEXTS[: 2 * step])
+                for index, completion_text in enumerate(COMPLETION_TEXTS[: 2 * step])
             ]
             write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=tuple(completions))]))
     update_index(database)
@@ -48,9 +51,9 @@ def run(database):
 
 
 def search_page(client, run, q="", **params):
-    answer = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q, **params})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q, **params})
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def match_positions(page):
@@ -112,8 +115,8 @@ def test_pages_follow_each_other_without_a_gap(client, run):
 
 
 def match_counts(client, run, q="", **params):
-    answer = client.get("/api/v1/rollouts/search/steps", params={"runs": run.id, "q": q, **params}).json()
-    return [(row["step"], row["matched"], row["of"]) for row in answer["items"]], answer["every"]
+    document = client.get("/api/v1/rollouts/search/steps", params={"runs": run.id, "q": q, **params}).json()
+    return [(row["step"], row["matched"], row["of"]) for row in document["items"]], document["every"]
 
 
 def test_counts_over_steps_include_their_totals(client, run):
@@ -152,17 +155,17 @@ def test_common_words_are_found_over_several_pages(client, many_groups, monkeypa
         "-third": lambda step: step % 3,
         "`odd `": lambda step: step % 3,
     }.get(q, lambda step: step)
-    seen: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     cursor: str | None = ""
     pages = 0
     while cursor is not None:
         page = search_page(client, many_groups[1], q, sort=sort, limit=5, cursor=cursor)
         assert len(page["items"]) <= 5
         assert page["searched_to"] is None or page["next"] is not None
-        seen += match_positions(page)
+        positions += match_positions(page)
         cursor, pages = page["next"], pages + 1
-    expected = [(step, at) for step in range(1, 10) if matches(step) for at in (0, 1)]
-    assert seen == sorted(expected, reverse=sort == "-step")
+    expected = [(step, index) for step in range(1, 10) if matches(step) for index in (0, 1)]
+    assert positions == sorted(expected, reverse=sort == "-step")
     assert pages >= len(expected) // 5
 
 
@@ -196,9 +199,9 @@ UNREADABLE_QUERIES = [
 
 def test_an_unreadable_search_points_at_its_character(client, run):
     for q, position in UNREADABLE_QUERIES:
-        answer = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q})
-        assert answer.status_code == 422, answer.text
-        assert [error["position"] for error in answer.json()["errors"]] == [position], q[:80]
+        response = client.get("/api/v1/rollouts/search", params={"runs": run.id, "q": q})
+        assert response.status_code == 422, response.text
+        assert [error["position"] for error in response.json()["errors"]] == [position], q[:80]
 
 
 HOSTILE_QUERIES = (
@@ -236,10 +239,10 @@ HOSTILE_QUERIES = (
 @pytest.mark.parametrize("path", ["search", "search/steps"])
 def test_a_hostile_search_returns_results_or_a_clear_error(client, run, path):
     for q in HOSTILE_QUERIES:
-        answer = client.get(f"/api/v1/rollouts/{path}", params={"runs": run.id, "q": q})
-        assert answer.status_code in (200, 422), (q, answer.text)
-        if answer.status_code == 422:
-            assert answer.json()["errors"][0]["position"] is not None, q
+        response = client.get(f"/api/v1/rollouts/{path}", params={"runs": run.id, "q": q})
+        assert response.status_code in (200, 422), (q, response.text)
+        if response.status_code == 422:
+            assert response.json()["errors"][0]["position"] is not None, q
 
 
 def test_rows_hidden_by_a_later_attempt_are_not_found(client, database, run):
@@ -261,21 +264,21 @@ def test_deleted_groups_are_removed_from_the_index(client, database, run, settin
     assert match_positions(search_page(client, other_run, "idea")) == [(1, 1)]
     with database.sessions() as session:
         if database.engine.dialect.name == "sqlite":
-            hits = "SELECT count(*) FROM rollout_words WHERE rollout_words MATCH 'wait'"
-            assert session.scalar(text(hits)) == 0
+            query = "SELECT count(*) FROM rollout_words WHERE rollout_words MATCH 'wait'"
+            assert session.scalar(text(query)) == 0
         else:
             assert session.scalar(text("SELECT count(*) FROM rollout_words")) == 2
 
 
 def test_a_long_completion_is_indexed_from_its_first_word_to_its_last(client, database, run):
-    long = "begin " + "the word " * 20_000 + "the very end"
+    long_text = "begin " + "the word " * 20_000 + "the very end"
     with database.sessions.begin() as session:
         write_groups(
-            session, pack_groups(run.id, 7, 1, [MadeGroup(completions=(MadeCompletion(text=long),))])
+            session, pack_groups(run.id, 7, 1, [MadeGroup(completions=(MadeCompletion(text=long_text),))])
         )
     update_index(database)
-    assert make_tsvector(long)["is_long"]
-    assert len(long.split()) > MAX_WORD_POSITION
+    assert make_tsvector(long_text)["is_long"]
+    assert len(long_text.split()) > MAX_WORD_POSITION
     for q in ("end", '"the very end"', '"very e*"', '"begin the word"', "`very end`"):
         assert match_positions(search_page(client, run, q)) == [(7, 0)], q
     assert match_positions(search_page(client, run, '"very the end"')) == []
@@ -290,9 +293,9 @@ def test_lift_ranks_phrases_that_became_more_frequent(client, database, run):
             completions = tuple(MadeCompletion(text=text, correct=step >= 25) for text in texts)
             write_groups(session, pack_groups(run.id, step, 1, [MadeGroup(completions=completions)]))
     params = {"runs": run.id, "first_step": 20, "by": "steps", "a_last": 24, "b_first": 25}
-    answer = client.get("/api/v1/rollouts/lift", params=params)
-    assert answer.status_code == 200, answer.text
-    phrases = answer.json()
+    response = client.get("/api/v1/rollouts/lift", params=params)
+    assert response.status_code == 200, response.text
+    phrases = response.json()
     assert (phrases["a"]["completions"], phrases["b"]["completions"]) == (10, 10)
     first = phrases["items"][0]
     assert (first["phrase"], first["a"], first["b"]) == ("i have verified this", 0, 10)
@@ -313,18 +316,18 @@ def test_a_label_is_given_changed_and_removed_by_its_version(client, database, r
         ("hacked", "prints the tests", "operator", 1)
     ]
     assert client.post(path, json={"label": "hacked", "note": "mine"}).status_code == 409
-    changed = client.post(path, json={"label": "hacked", "note": "sure", "version": 1}).json()["items"]
-    assert (changed[0]["note"], changed[0]["version"]) == ("sure", 2)
-    late = client.post(path, json={"label": "hacked", "note": "late", "version": 1})
-    assert late.status_code == 409
-    assert "version 2" in late.json()["detail"]
+    changed_labels = client.post(path, json={"label": "hacked", "note": "sure", "version": 1}).json()["items"]
+    assert (changed_labels[0]["note"], changed_labels[0]["version"]) == ("sure", 2)
+    late_response = client.post(path, json={"label": "hacked", "note": "late", "version": 1})
+    assert late_response.status_code == 409
+    assert "version 2" in late_response.json()["detail"]
     assert client.post(path, json={"label": "good"}).status_code == 200
     assert len(match_positions(search_page(client, run, label="hacked"))) == 1
     counts = client.get("/api/v1/rollouts/labels", params={"runs": run.id}).json()["items"]
     assert counts == [{"label": "good", "completions": 1}, {"label": "hacked", "completions": 1}]
     assert client.delete(path, params={"label": "hacked", "version": 1}).status_code == 409
-    remaining = client.delete(path, params={"label": "hacked", "version": 2}).json()["items"]
-    assert [label["label"] for label in remaining] == ["good"]
+    remaining_labels = client.delete(path, params={"label": "hacked", "version": 2}).json()["items"]
+    assert [label["label"] for label in remaining_labels] == ["good"]
 
 
 @pytest.mark.parametrize(
@@ -362,15 +365,15 @@ def test_a_selection_is_exported_and_its_judgements_are_imported(client, databas
     rows = [orjson.loads(line) for line in lines]
     assert [(row["step"], row["position"]) for row in rows] == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
     assert rows[0]["text"] == COMPLETION_TEXTS[0]
-    judged = [{"rollout": row["rollout"], "label": "weird", "note": "n"} for row in rows]
-    bad = [b"{", b'{"rollout":"nobody","label":"x"}', b'{"label":"x"}']
-    body = b"\n".join([*map(orjson.dumps, judged), *bad])
+    judgements = [{"rollout": row["rollout"], "label": "weird", "note": "n"} for row in rows]
+    bad_rows = [b"{", b'{"rollout":"nobody","label":"x"}', b'{"label":"x"}']
+    body = b"\n".join([*map(orjson.dumps, judgements), *bad_rows])
     report = client.post("/api/v1/rollouts/labels/import", content=body).json()
     assert (report["rows"], report["stored"], report["refused_rows"]) == (8, 5, 3)
     assert [refusal["row"] for refusal in report["refused"]] == [6, 7, 8]
-    again = client.post("/api/v1/rollouts/labels/import", content=body).json()
-    assert (again["stored"], again["unchanged"]) == (0, 5)
-    answer = client.get("/api/v1/rollouts/search/export", params={**params, "file": "parquet"})
-    table = pq.read_table(io.BytesIO(answer.content)).to_pylist()
+    second_report = client.post("/api/v1/rollouts/labels/import", content=body).json()
+    assert (second_report["stored"], second_report["unchanged"]) == (0, 5)
+    response = client.get("/api/v1/rollouts/search/export", params={**params, "file": "parquet"})
+    table = pq.read_table(io.BytesIO(response.content)).to_pylist()
     assert [row["rollout"] for row in table] == [row["rollout"] for row in rows]
     assert orjson.loads(table[0]["labels"]) == [{"label": "weird", "note": "n", "by": "import"}]

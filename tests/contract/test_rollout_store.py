@@ -23,9 +23,9 @@ HOSTILE_TEXT = "a\0b\ud800c\u202e</script>é"
 
 
 def rollouts(client, run, **params):
-    answer = client.get("/api/v1/rollouts", params={"run": run.id, **params})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get("/api/v1/rollouts", params={"run": run.id, **params})
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 @pytest.fixture
@@ -76,23 +76,23 @@ def test_groups_are_paged_by_step_kind_and_prompt(client, database, run):
         store_group(
             database, run, *(MadeGroup(prompt_index=number, kind=kind) for number in range(3)), step=step
         )
-    listed: list[Any] = []
+    group_positions: list[Any] = []
     cursor: str | None = ""
     while cursor is not None:
         page = rollouts(client, run, limit=2, cursor=cursor)
-        listed += [(item["step"], item["prompt_index"]) for item in page["items"]]
+        group_positions += [(item["step"], item["prompt_index"]) for item in page["items"]]
         cursor = page["next"]
-    assert listed == [(step, number) for step in (0, 1, 2) for number in range(3)]
+    assert group_positions == [(step, number) for step in (0, 1, 2) for number in range(3)]
 
 
 def test_groups_are_found_by_properties_of_one_completion(client, database, run):
-    good = MadeGroup(prompt="1+1=?", prompt_index=0, completions=(MadeCompletion(text="Two. 100%"),))
-    bad = MadeGroup(
+    good_group = MadeGroup(prompt="1+1=?", prompt_index=0, completions=(MadeCompletion(text="Two. 100%"),))
+    bad_group = MadeGroup(
         prompt="2+2=?",
         prompt_index=1,
         completions=(MadeCompletion(text="five", reward=0.0, correct=False, flags=("wrong", "truncated")),),
     )
-    store_group(database, run, good, bad)
+    store_group(database, run, good_group, bad_group)
 
     def prompts_with(**params):
         return [item["prompt"] for item in rollouts(client, run, **params)["items"]]
@@ -121,14 +121,16 @@ def test_a_later_attempt_hides_the_groups_that_it_repeated(client, database, run
 
 def test_a_page_is_limited_by_its_content_and_not_by_claimed_tokens(client, database, run, monkeypatch):
     monkeypatch.setattr(reading, "MAX_PAGE_TOKENS", 2_500)
-    long = MadeCompletion(text="x" * 4_000)
-    groups = [MadeGroup(prompt_index=n, completions=(long,)) for n in range(3)]
-    packed = pack_groups(run.id, 1, 1, groups, with_tokens=False)
-    for group in packed.groups:
-        claimed = [completion._replace(tokens=1) for completion in decode(group["id"], group["completions"])]
-        group["completions"] = encode(claimed)
+    long_completion = MadeCompletion(text="x" * 4_000)
+    groups = [MadeGroup(prompt_index=n, completions=(long_completion,)) for n in range(3)]
+    packed_groups = pack_groups(run.id, 1, 1, groups, with_tokens=False)
+    for group in packed_groups.groups:
+        claimed_completions = [
+            completion._replace(tokens=1) for completion in decode(group["id"], group["completions"])
+        ]
+        group["completions"] = encode(claimed_completions)
     with database.sessions.begin() as session:
-        write_groups(session, packed)
+        write_groups(session, packed_groups)
     assert len(rollouts(client, run, step=1)["items"]) == 2
     store_group(database, run, *(MadeGroup(prompt="p" * 8_000, prompt_index=n) for n in range(3)), step=2)
     assert len(rollouts(client, run, step=2)["items"]) == 1
@@ -174,8 +176,8 @@ EMPTY_TOKENS = pack_tokens([])
 @pytest.mark.parametrize("data", [DAMAGED_ZSTD, EMPTY_TOKENS], ids=["broken", "of no completion"])
 def test_damaged_tokens_are_reported_and_their_neighbours_are_read(client, database, run, groups, data):
     with database.sessions.begin() as session:
-        damaged = RolloutTokens.group_id == groups[0]
-        session.execute(update(RolloutTokens).where(damaged).values(data=data))
+        is_damaged = RolloutTokens.group_id == groups[0]
+        session.execute(update(RolloutTokens).where(is_damaged).values(data=data))
     first, second = (
         client.get(f"/api/v1/rollouts/{group['completions'][0]['id']}/tokens").json()
         for group in rollouts(client, run)["items"]
@@ -183,8 +185,8 @@ def test_damaged_tokens_are_reported_and_their_neighbours_are_read(client, datab
     assert (first["tokens"], bool(first["damage"])) == ([], True)
     assert (len(second["tokens"]) > 0, second["damage"]) == (True, "")
     for path in ("loss", "mismatch"):
-        answer = client.get(f"/api/v1/rollouts/{path}", params={"run": run.id, "step": 1})
-        assert answer.status_code in (200, 404)  # no log-probabilities of the trainer are recorded
+        response = client.get(f"/api/v1/rollouts/{path}", params={"run": run.id, "step": 1})
+        assert response.status_code in (200, 404)  # no log-probabilities of the trainer are recorded
     sums = client.get("/api/v1/rollouts/loss", params={"run": run.id, "step": 1}).json()
     assert [bool(group["damage"]) for group in sums["groups"]] == [data == DAMAGED_ZSTD, False]
     order = {"run": run.id, "step": 1, "variants": []}

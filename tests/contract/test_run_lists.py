@@ -21,15 +21,15 @@ def new_runs(database):
 
 
 def get(client, path, status=200, **params):
-    answer = client.get(f"/api/v1{path}", params=params)
-    assert answer.status_code == status, answer.text
-    return answer.json()
+    response = client.get(f"/api/v1{path}", params=params)
+    assert response.status_code == status, response.text
+    return response.json()
 
 
 def act_on_runs(client, action, status=200, **body):
-    answer = client.post("/api/v1/runs/actions", json={"action": action, **body})
-    assert answer.status_code == status, answer.text
-    return answer.json()
+    response = client.post("/api/v1/runs/actions", json={"action": action, **body})
+    assert response.status_code == status, response.text
+    return response.json()
 
 
 def listed_names(client, **params):
@@ -45,28 +45,30 @@ def test_a_list_has_the_total_on_its_first_page_and_all_ids_on_request(client, n
     assert "total" not in next_page
     assert get(client, "/runs", query="status = failed")["total"] == 1
     assert get(client, "/runs", limit=200)["total"] == 8
-    everything = [run["id"] for run in get(client, "/runs", query="run", limit=200)["items"]]
-    assert get(client, "/runs/ids", query="run")["ids"] == everything
-    assert sorted(everything) == sorted(ids.values())
+    all_ids = [run["id"] for run in get(client, "/runs", query="run", limit=200)["items"]]
+    assert get(client, "/runs/ids", query="run")["ids"] == all_ids
+    assert sorted(all_ids) == sorted(ids.values())
 
 
 def test_filters_offer_the_values_of_all_listed_runs_and_find_them_by_a_substring(client, database):
     with database.sessions.begin() as session:
-        full_experiment, few = (make_experiment(session, name=name) for name in ("100% ablation", "lengths"))
+        full_experiment, small_experiment = (
+            make_experiment(session, name=name) for name in ("100% ablation", "lengths")
+        )
         for seed in range(3):
             make_run(session, experiment_id=full_experiment.id, seed=seed, tags=["kept", "paper"])
-        make_run(session, experiment_id=few.id, variant="dapo", tags=["kept"])
-        make_run(session, experiment_id=few.id, variant="hidden", deleted_at=1.0)
+        make_run(session, experiment_id=small_experiment.id, variant="dapo", tags=["kept"])
+        make_run(session, experiment_id=small_experiment.id, variant="hidden", deleted_at=1.0)
 
     def values(**params):
         items = get(client, "/run-values", **params)["items"]
         return [(item["value"], item["label"], item["runs"]) for item in items]
 
-    by_runs = [(full_experiment.id, "100% ablation", 3), (few.id, "lengths", 1)]
+    by_runs = [(full_experiment.id, "100% ablation", 3), (small_experiment.id, "lengths", 1)]
     assert values(field="experiment") == by_runs
     assert values(field="experiment", search="0% A") == by_runs[:1]
     assert values(field="variant") == [("grpo", "grpo", 3), ("dapo", "dapo", 1)]
-    assert values(field="tag", experiment=few.id) == [("kept", "kept", 1)]
+    assert values(field="tag", experiment=small_experiment.id) == [("kept", "kept", 1)]
     assert values(field="tag", limit=1) == [("kept", "kept", 4)]
 
 
@@ -129,12 +131,12 @@ def test_a_database_failure_after_a_batch_is_reported_with_the_progress(
     ids = sorted(new_runs("a", "b", "c").values())
     act_on_batch = bulk._act_on_batch
 
-    def failing(session, action, batch, tag, outcome):
+    def fail(session, action, batch, tag, outcome):
         if ids[0] in batch:
             session.execute(text("SELECT * FROM no_such_table"))
         act_on_batch(session, action, batch, tag, outcome)
 
-    monkeypatch.setattr(bulk, "_act_on_batch", failing)
+    monkeypatch.setattr(bulk, "_act_on_batch", fail)
     problem = act_on_runs(client, "archive", 503, ids=ids)
     assert "after 2 of 3 runs, which keep their change" in problem["detail"]
     assert listed_names(client).keys() == {"a"}
@@ -143,13 +145,16 @@ def test_a_database_failure_after_a_batch_is_reported_with_the_progress(
 
 
 def test_runs_that_cannot_be_changed_are_named_with_a_reason(client, new_runs):
-    full = new_runs("full", tags=[str(number) for number in range(50)])["full"]
-    assert act_on_runs(client, "tag", ids=[full], tag="one more")["refused"] == [
-        {"id": full, "name": "full", "reason": "a run has at most 50 tags"}
+    tagged_run = new_runs("full", tags=[str(number) for number in range(50)])["full"]
+    assert act_on_runs(client, "tag", ids=[tagged_run], tag="one more")["refused"] == [
+        {"id": tagged_run, "name": "full", "reason": "a run has at most 50 tags"}
     ]
-    assert "is not in the trash" in act_on_runs(client, "delete", ids=[full])["refused"][0]["reason"]
-    waiting = new_runs("waiting")["waiting"]
-    assert set(act_on_runs(client, "stop", ids=[waiting, full])["changed"]) == {full, waiting}
+    assert "is not in the trash" in act_on_runs(client, "delete", ids=[tagged_run])["refused"][0]["reason"]
+    waiting_run = new_runs("waiting")["waiting"]
+    assert set(act_on_runs(client, "stop", ids=[waiting_run, tagged_run])["changed"]) == {
+        tagged_run,
+        waiting_run,
+    }
     assert listed_names(client)["waiting"]["status"] == "stopped"
 
 
@@ -175,25 +180,29 @@ def test_a_running_run_in_the_trash_is_asked_to_stop_and_continues_when_restored
     ],
 )
 def test_an_ambiguous_action_is_refused(client, body, reason):
-    answer = client.post("/api/v1/runs/actions", json=body)
-    assert (answer.status_code, reason in answer.text) == (422, True), answer.text
+    response = client.post("/api/v1/runs/actions", json=body)
+    assert (response.status_code, reason in response.text) == (422, True), response.text
 
 
 VIEW = {"name": "best dapo", "query": "preset = dapo", "sort": "-summary.reward/mean", "columns": ["verdict"]}
 
 
 def save_view(client, status=200, **view):
-    answer = client.put("/api/v1/views", json=view)
-    assert answer.status_code == status, answer.text
-    return answer.json()
+    response = client.put("/api/v1/views", json=view)
+    assert response.status_code == status, response.text
+    return response.json()
 
 
 def test_a_view_is_saved_replaced_listed_and_deleted(client):
-    saved = save_view(client, **VIEW)
-    assert {name: saved[name] for name in VIEW} == VIEW
-    again = save_view(client, **VIEW | {"query": "preset = grpo", "group": "variant"})
-    assert (again["id"], again["query"], again["group"]) == (saved["id"], "preset = grpo", "variant")
+    saved_view = save_view(client, **VIEW)
+    assert {name: saved_view[name] for name in VIEW} == VIEW
+    replaced_view = save_view(client, **VIEW | {"query": "preset = grpo", "group": "variant"})
+    assert (replaced_view["id"], replaced_view["query"], replaced_view["group"]) == (
+        saved_view["id"],
+        "preset = grpo",
+        "variant",
+    )
     save_view(client, name="all")
     assert [view["name"] for view in get(client, "/views")["items"]] == ["all", "best dapo"]
-    assert client.delete(f"/api/v1/views/{saved['id']}").json() == again
-    assert client.delete(f"/api/v1/views/{saved['id']}").status_code == 404
+    assert client.delete(f"/api/v1/views/{saved_view['id']}").json() == replaced_view
+    assert client.delete(f"/api/v1/views/{saved_view['id']}").status_code == 404

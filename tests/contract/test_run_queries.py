@@ -258,8 +258,8 @@ def test_a_random_query_finds_the_same_rows_as_a_plain_evaluator(session):
     @given(QUERIES)
     def agrees(query):
         text, matches = query
-        selected = set(session.scalars(matching(session, text)))
-        assert selected == {row.id for row in rows if matches(row)}, text
+        selected_ids = set(session.scalars(matching(session, text)))
+        assert selected_ids == {row.id for row in rows if matches(row)}, text
 
     agrees()
 
@@ -274,8 +274,8 @@ def test_a_query_and_its_negation_together_find_every_run_once(session):
 
 
 def names(session, query: str) -> list[str]:
-    selected = run_ids(session, RunFilter(query=query))
-    return sorted(session.scalars(select(Run.name).where(Run.id.in_(selected))))
+    selected_ids = run_ids(session, RunFilter(query=query))
+    return sorted(session.scalars(select(Run.name).where(Run.id.in_(selected_ids))))
 
 
 def test_and_binds_tighter_than_or_and_adjacent_words_are_both_searched(session):
@@ -326,9 +326,9 @@ UNREADABLE_QUERIES = [
 
 def test_an_error_points_at_the_character(session):
     for query, position, phrase in UNREADABLE_QUERIES:
-        with pytest.raises(QueryError) as caught:
+        with pytest.raises(QueryError) as error_info:
             make_condition(session, query)
-        (error,) = caught.value.errors
+        (error,) = error_info.value.errors
         assert (error.path, error.position) == ("query", position), query[:80]
         assert phrase in error.message, query[:80]
 
@@ -363,8 +363,8 @@ def test_any_text_is_parsed_or_refused_at_one_of_its_characters(text):
 
 def test_fields_of_other_trainers_are_found_by_their_path(session):
     make_run(session, name="own")
-    foreign = make_run(session, name="foreign", origin="trl")
-    foreign.config = {"args": {"beta": 0.04, "list": [{"name": "x"}]}}
+    foreign_run = make_run(session, name="foreign", origin="trl")
+    foreign_run.config = {"args": {"beta": 0.04, "list": [{"name": "x"}]}}
     session.flush()
     assert names(session, "config.args.beta < .1") == ["foreign"]
     assert names(session, "config.args.list.0.name = x") == ["foreign"]
@@ -375,8 +375,8 @@ def test_fields_of_other_trainers_are_found_by_their_path(session):
 def test_names_outside_ascii_and_numeric_keys_are_found_on_both_databases(session):
     session.add(MetricKey(name="eval/größe"))
     summary = {"step": 1, "last": {"eval/größe": 0.5}, "best": {"eval/größe": {"value": 0.7, "step": 1}}}
-    foreign = make_run(session, name="foreign", origin="trl", summary=summary)
-    foreign.config = {
+    foreign_run = make_run(session, name="foreign", origin="trl", summary=summary)
+    foreign_run.config = {
         "größe": 3,
         "😀": {"日本": "ja"},
         "files": ["Grüße.txt", "b"],

@@ -25,9 +25,9 @@ def new_run(database):
 
 
 def get(client, path, **params):
-    answer = client.get(f"/api/v1{path}", params=params)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = client.get(f"/api/v1{path}", params=params)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def names(client, **params):
@@ -53,13 +53,13 @@ def test_a_listed_run_has_every_field_and_config_and_attempts_on_request(client,
     assert item["config_hash"] == run.config_hash
     assert "config" not in item
     assert "attempts" not in item
-    full = get(client, "/runs", include="config,attempts")["items"][0]
-    assert full["config"]["steps"] == 150
-    assert full["attempts"][0]["from_step"] == -1
+    full_item = get(client, "/runs", include="config,attempts")["items"][0]
+    assert full_item["config"]["steps"] == 150
+    assert full_item["attempts"][0]["from_step"] == -1
     run_json = get(client, f"/runs/{run.id}")
     assert run_json.pop("cost").keys() == {"slot_hours", "gpu_hours", "money", "judges"}
-    assert run_json == full
-    assert RunItem.model_validate(full).created_at.endswith("Z")
+    assert run_json == full_item
+    assert RunItem.model_validate(full_item).created_at.endswith("Z")
 
 
 def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, database, new_run):
@@ -114,7 +114,7 @@ def test_pages_contain_each_run_once_while_runs_are_added(client, new_run, sort)
             name=f"run-{number % 4}", last_step=number % 2, created_at=float(number), config=config,
             summary={"step": 1, "last": last, "best": {}},
         )  # fmt: skip
-    before = [item["id"] for item in get(client, "/runs", sort=sort)["items"]]
+    ids_before = [item["id"] for item in get(client, "/runs", sort=sort)["items"]]
     listed_ids: list[Any] = []
     cursor: str | None = ""
     while cursor is not None:
@@ -123,7 +123,7 @@ def test_pages_contain_each_run_once_while_runs_are_added(client, new_run, sort)
         cursor = page["next"]
         new_run(name="zz", created_at=0.0 if sort.startswith("-") else 1e9)
         assert len(listed_ids) < 40
-    assert [run for run in listed_ids if run in before] == before
+    assert [run for run in listed_ids if run in ids_before] == ids_before
     assert len(listed_ids) == len(set(listed_ids))
 
 
@@ -141,9 +141,9 @@ def test_pages_contain_each_run_once_while_runs_are_added(client, new_run, sort)
     ],
 )
 def test_a_wrong_parameter_is_named_with_the_expectation(client, params, path, phrase):
-    answer = client.get("/api/v1/runs", params=params)
-    assert answer.status_code == 422
-    error = answer.json()["errors"][0]
+    response = client.get("/api/v1/runs", params=params)
+    assert response.status_code == 422
+    error = response.json()["errors"][0]
     assert error["path"] == path
     assert phrase in error["message"]
 
@@ -168,25 +168,25 @@ def test_a_wrong_parameter_is_named_with_the_expectation(client, params, path, p
 def test_a_forged_cursor_is_refused(client, new_run, sort, position):
     new_run()
     params = {"sort": sort, "cursor": write_cursor(position, order=sort)}
-    answer = client.get("/api/v1/runs", params=params)
-    assert answer.status_code == 422, answer.text
-    (error,) = answer.json()["errors"]
+    response = client.get("/api/v1/runs", params=params)
+    assert response.status_code == 422, response.text
+    (error,) = response.json()["errors"]
     assert error == {"path": "cursor", "message": "is not a cursor of this list"}
 
 
 @pytest.mark.parametrize("position", [[2**40, 0], [1, 2**40], [True, 1], [1.5, 1]])
 def test_an_output_cursor_out_of_range_is_refused(client, new_run, position):
     cursor = write_cursor(position, order="asc")
-    answer = client.get(f"/api/v1/runs/{new_run().id}/logs", params={"cursor": cursor})
-    assert answer.status_code == 422
+    response = client.get(f"/api/v1/runs/{new_run().id}/logs", params={"cursor": cursor})
+    assert response.status_code == 422
 
 
 def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, new_run):
     run = new_run()
     changes = {"name": "new name", "tags": ["x"], "notes": "because", "priority": 5, "archived": True}
-    answer = client.patch(f"/api/v1/runs/{run.id}", json=changes)
-    assert answer.status_code == 200
-    assert changes.items() <= answer.json().items()
+    response = client.patch(f"/api/v1/runs/{run.id}", json=changes)
+    assert response.status_code == 200
+    assert changes.items() <= response.json().items()
     assert client.patch(f"/api/v1/runs/{run.id}", json={"archived": False}).json()["archived"] is False
 
 
@@ -209,9 +209,9 @@ def test_an_invalid_change_is_refused_at_its_field(client, new_run, changes, pat
     run = new_run()
     content = json.dumps(changes)  # escaped, since an unpaired surrogate cannot be sent otherwise
     headers = {"Content-Type": "application/json"}
-    answer = client.patch(f"/api/v1/runs/{run.id}", content=content, headers=headers)
-    assert answer.status_code == 422, answer.text
-    (error,) = answer.json()["errors"]
+    response = client.patch(f"/api/v1/runs/{run.id}", content=content, headers=headers)
+    assert response.status_code == 422, response.text
+    (error,) = response.json()["errors"]
     assert error["path"] == path
 
 
@@ -229,8 +229,8 @@ def test_a_queued_run_stops_immediately_and_can_be_resumed(client, new_run):
 
 def test_a_running_run_continues_until_its_step_ends_after_a_request(client, new_run):
     run = new_run(status="running", lease_until=4e9)
-    answer = client.post(f"/api/v1/runs/{run.id}/stop").json()
-    assert (answer["status"], answer["requested_action"]) == ("running", "stop")
+    document = client.post(f"/api/v1/runs/{run.id}/stop").json()
+    assert (document["status"], document["requested_action"]) == ("running", "stop")
 
 
 def test_the_trash_keeps_a_run_until_it_is_restored(client, new_run):
@@ -251,8 +251,8 @@ def test_a_clone_is_queued_with_the_same_config_and_its_changes(client, new_run)
     assert clone["config"]["sampling"]["group_size"] == 4
     reseeded = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"seed": 7}}).json()
     assert (reseeded["seed"], reseeded["config"]["seed"]) == (7, 7)
-    refused = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"steps": -1}})
-    assert refused.json()["errors"][0]["path"] == "steps"
+    rejected_response = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"steps": -1}})
+    assert rejected_response.json()["errors"][0]["path"] == "steps"
 
 
 def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, new_run):
@@ -271,9 +271,9 @@ def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, new_
                 )
             )
     path = f"/api/v1/runs/{run.id}/evaluations"
-    answer = client.post(path, json={"step": 10, "prompts": 7, "k": 3})
-    assert answer.status_code == 202
-    child = answer.json()
+    response = client.post(path, json={"step": 10, "prompts": 7, "k": 3})
+    assert response.status_code == 202
+    child = response.json()
     assert (child["status"], child["parent_run"], child["fork_step"]) == ("queued", run.id, 10)
     assert (child["config"]["steps"], child["config"]["seed"]) == (0, 5)
     assert child["config"]["evaluation"] == {
@@ -309,10 +309,10 @@ def test_events_and_output_are_paged_in_order(client, database, new_run):
     first = get(client, f"/runs/{run.id}/logs", limit=2)
     assert [chunk["text"] for chunk in first["items"]] == ["line 0\n", "line 1\n"]
     assert get(client, f"/runs/{run.id}/logs", cursor=first["next"])["items"][0]["number"] == 2
-    newest = get(client, f"/runs/{run.id}/logs", order="desc", limit=1)
-    assert newest["items"][0]["number"] == 4
+    newest_page = get(client, f"/runs/{run.id}/logs", order="desc", limit=1)
+    assert newest_page["items"][0]["number"] == 4
     assert (
-        get(client, f"/runs/{run.id}/logs", order="desc", limit=1, cursor=newest["next"])["items"][0][
+        get(client, f"/runs/{run.id}/logs", order="desc", limit=1, cursor=newest_page["next"])["items"][0][
             "number"
         ]
         == 3
@@ -332,9 +332,9 @@ def test_checkpoint_files_are_downloaded_only_by_their_listed_names(client, data
         session.add(Checkpoint(run_id=run.id, step=10, attempt=1, manifest=manifest, **row))
     item = get(client, f"/runs/{run.id}/checkpoints")["items"][0]
     assert (item["step"], item["accuracy"]) == (10, 0.5)
-    answer = client.get(f"/api/v1/runs/{run.id}/files/{item['files'][0]['name']}")
-    assert answer.content == b"{}"
-    assert answer.headers["content-disposition"].startswith("attachment")
+    response = client.get(f"/api/v1/runs/{run.id}/files/{item['files'][0]['name']}")
+    assert response.content == b"{}"
+    assert response.headers["content-disposition"].startswith("attachment")
     for name in ("secret.txt", "link", "../token", "..%2ftoken", "../../../token", "/etc/hostname"):
         assert client.get(f"/api/v1/runs/{run.id}/files/s000010-a1/{name}").status_code == 404
     assert client.get(f"/api/v1/runs/{run.id}/files//etc/hostname").status_code == 404

@@ -74,18 +74,20 @@ def counts(database):
 
 
 def test_all_readers_see_the_same_before_and_after_sealing(database, run):
-    before = all_readings(database, run)
-    assert before[4].startswith("step,eval/accuracy,loss\n")  # a metric with only hidden points has no column
-    assert before[5].startswith("step,attempt,eval/accuracy,loss,only/hidden\n")
+    readings_before = all_readings(database, run)
+    assert readings_before[4].startswith(
+        "step,eval/accuracy,loss\n"
+    )  # a metric with only hidden points has no column
+    assert readings_before[5].startswith("step,attempt,eval/accuracy,loss,only/hidden\n")
     rows, _ = counts(database)
     seal_all(database)
     assert counts(database) == [0, 9]
-    assert all_readings(database, run) == before
-    assert rows == len(before[2])
+    assert all_readings(database, run) == readings_before
+    assert rows == len(readings_before[2])
 
 
 def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
-    before = all_readings(database, run)
+    readings_before = all_readings(database, run)
     survived = 0
     while True:
         left = survived
@@ -104,19 +106,19 @@ def test_sealing_that_is_killed_at_any_statement_loses_nothing(database, run):
             survived += 1
         finally:
             event.remove(database.engine, "before_cursor_execute", kill)
-        assert all_readings(database, run) == before
+        assert all_readings(database, run) == readings_before
         with database.sessions() as session:  # sealed points are no longer rows
             for attempt, step in session.execute(select(Attempt.number, Attempt.packed_step)):
-                behind = select(Metric.step).where(Metric.attempt == attempt, Metric.step <= step)
-                assert session.scalars(behind).all() == []
+                unsealed_steps = select(Metric.step).where(Metric.attempt == attempt, Metric.step <= step)
+                assert session.scalars(unsealed_steps).all() == []
     assert survived > 10
     assert counts(database) == [0, 9]
-    assert all_readings(database, run) == before
+    assert all_readings(database, run) == readings_before
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_sealing_waits_while_the_disk_is_full(database, run, caplog):
-    before = all_readings(database, run)
+    readings_before = all_readings(database, run)
     with database.engine.connect() as connection:
         pages = connection.scalar(text("PRAGMA page_count"))
 
@@ -135,14 +137,14 @@ def test_sealing_waits_while_the_disk_is_full(database, run, caplog):
     seal_all(database)
     assert "database or disk is full" in caplog.text
     assert counts(database)[1] == 0
-    assert all_readings(database, run) == before
+    assert all_readings(database, run) == readings_before
     event.remove(database.engine, "checkout", fill)
     with database.sessions.begin() as session:
         session.execute(text("DROP TRIGGER full"))
         session.execute(text(f"PRAGMA max_page_count={2**30}"))
     seal_all(database)
     assert counts(database) == [0, 9]
-    assert all_readings(database, run) == before
+    assert all_readings(database, run) == readings_before
 
 
 @pytest.mark.parametrize(
@@ -161,9 +163,9 @@ def test_a_damaged_block_is_reported_once_and_others_are_read(database, run, mon
     monkeypatch.setattr(block_damage, "_reported", set())
     seal_all(database)
     with database.sessions.begin() as session:
-        hit = (MetricBlock.attempt == 1, MetricBlock.number == 1, MetricBlock.points > 2)
-        block = session.scalars(select(MetricBlock).where(*hit)).one()
-        session.execute(update(MetricBlock).where(*hit).values(data=harm(block.data)))
+        conditions = (MetricBlock.attempt == 1, MetricBlock.number == 1, MetricBlock.points > 2)
+        block = session.scalars(select(MetricBlock).where(*conditions)).one()
+        session.execute(update(MetricBlock).where(*conditions).values(data=harm(block.data)))
     with database.sessions() as session:
         curve = read_points(session, [run.id], ["loss"])[run.id, "loss"]
         assert curve.steps.tolist() == [*range(1, 10), 20, *range(21, 41)]
@@ -188,16 +190,16 @@ def test_a_damaged_outline_is_reported_and_the_points_are_drawn(database, monkey
         write_metric(session, run, "loss", {step: float(step % 7) for step in range(1, 4096)}, attempt=1)
     seal_all(database)
     with database.sessions.begin() as session:
-        hit = MetricBlock.number == 1
-        assert session.scalars(select(MetricBlock.outline).where(hit)).one()
-        session.execute(update(MetricBlock).where(hit).values(outline=b"\x01no outline"))
+        condition = MetricBlock.number == 1
+        assert session.scalars(select(MetricBlock.outline).where(condition)).one()
+        session.execute(update(MetricBlock).where(condition).values(outline=b"\x01no outline"))
     with database.sessions() as session:
         outlined = blocks.Outlined([run.id], 1, 4095)
         curve = read_points(session, [run.id], ["loss"], outlined)[run.id, "loss"]
         assert set(range(1024, 2048)) <= set(curve.steps.tolist())
         ((damaged_block, reason),) = find_damaged_blocks(session)
-        (noticed,) = block_damage.recorded_damage()
-        assert noticed == damaged_block
+        (recorded_block,) = block_damage.recorded_damage()
+        assert recorded_block == damaged_block
         assert "outline" in damage_sentence(session, damaged_block, reason)
         assert "themselves are whole" in damage_sentence(session, damaged_block, reason)
 
@@ -209,9 +211,9 @@ def test_a_block_with_the_steps_of_another_is_not_merged(database, run):
         block.data = encode(np.array([1, 2**31 - 1]), np.ones(2))
         block.points, block.last_step, key_id = 2, 2**31 - 1, block.key_id
         attempt = block.attempt
-    stored = blocks.Stored(np.array([3]), np.array([attempt]), np.array([1.0]))
+    block_points = blocks.Stored(np.array([3]), np.array([attempt]), np.array([1.0]))
     with database.sessions() as session, pytest.raises(BlockDamaged):
-        sealing.put_into_blocks(session, run.id, attempt, {key_id: stored})
+        sealing.put_into_blocks(session, run.id, attempt, {key_id: block_points})
 
 
 def test_a_point_is_not_written_into_a_damaged_block(database, run, monkeypatch):

@@ -43,9 +43,9 @@ def lab(client, database, settings):
     """A service whose runs are trained by hand."""
 
     def begin(**fields):
-        answer = launch(client, body(**fields))
-        assert answer.status_code == 201, answer.text
-        return answer.json()["id"]
+        response = launch(client, body(**fields))
+        assert response.status_code == 201, response.text
+        return response.json()["id"]
 
     def step(search):
         return advance(database.sessions, settings, search)
@@ -60,29 +60,31 @@ def lab(client, database, settings):
         with database.sessions.begin() as session:
             if session.get_one(Run, run.id).attempt == 0:
                 make_attempt(session, run, 1, from_step=-1)
-            points = [(at, {"eval/accuracy": value}) for at, value in values.items()]
+            points = [(accuracy_step, {"eval/accuracy": value}) for accuracy_step, value in values.items()]
             write_points(session, run.id, 1, points)
             columns = {"status": status, "attempt": 1, "last_step": max(values, default=0)} | fields
             session.execute(update(Run).where(Run.id == run.id).values(**columns))
 
     def finish(run, value=None):
         end = final_accuracy(run.config) if value is None else value
-        train(run, {at: end * at / 40 for at in (10, 20, 30, 40)}, "finished")
+        train(
+            run, {accuracy_step: end * accuracy_step / 40 for accuracy_step in (10, 20, 30, 40)}, "finished"
+        )
 
     def current(search):
-        answer = client.get("/api/v1/searches", params={"experiment": search})
-        assert answer.status_code == 200, answer.text
-        [item] = answer.json()["items"]
+        response = client.get("/api/v1/searches", params={"experiment": search})
+        assert response.status_code == 200, response.text
+        [item] = response.json()["items"]
         return SearchItem.model_validate(item)
 
     def drive(search, max_rounds=200):
         """Advance the search and finish its runs one after the other until nothing remains to do."""
         for _ in range(max_rounds):
-            moved = step(search)
-            waiting = runs("queued")
-            if waiting:
-                finish(waiting[0])
-            elif not moved:
+            has_advanced = step(search)
+            queued_runs = runs("queued")
+            if queued_runs:
+                finish(queued_runs[0])
+            elif not has_advanced:
                 return current(search)
         raise AssertionError("the search does not end")
 
@@ -93,21 +95,23 @@ def test_a_search_tries_chooses_compares_and_ends(lab, client, database):
     search = lab.begin()
     detail = client.get(f"/api/v1/experiments/{search}").json()
     assert detail["request"]["sweep"]["method"] == "search"
-    current = lab.drive(search)
-    assert (current.status, current.reason) == ("finished", "6 configurations were tried, as asked")
-    assert [trial.number for trial in current.trials] == [1, 2, 3, 4, 5, 6]
-    assert all(trial.state == "finished" for trial in current.trials)
-    values = {trial.number: trial.value for trial in current.trials}
+    ended_search = lab.drive(search)
+    assert (ended_search.status, ended_search.reason) == ("finished", "6 configurations were tried, as asked")
+    assert [trial.number for trial in ended_search.trials] == [1, 2, 3, 4, 5, 6]
+    assert all(trial.state == "finished" for trial in ended_search.trials)
+    values = {trial.number: trial.value for trial in ended_search.trials}
     best = sorted(values, key=lambda number: -values[number])[:3]
-    assert current.best == best[0]
-    assert [finalist.number for finalist in current.finalists] == best
-    assert [(finalist.n, finalist.waiting) for finalist in current.finalists] == [(2, 0)] * 3
-    assert current.finalists[0].mean == pytest.approx(values[best[0]])
-    assert current.verdict.startswith(current.trials[best[0] - 1].variant + ": eval/accuracy ")
+    assert ended_search.best == best[0]
+    assert [finalist.number for finalist in ended_search.finalists] == best
+    assert [(finalist.n, finalist.waiting) for finalist in ended_search.finalists] == [(2, 0)] * 3
+    assert ended_search.finalists[0].mean == pytest.approx(values[best[0]])
+    assert ended_search.verdict.startswith(ended_search.trials[best[0] - 1].variant + ": eval/accuracy ")
     with database.sessions() as session:
         seeds = session.execute(select(Run.variant, func.count()).group_by(Run.variant)).all()
     assert sorted(n for _, n in seeds) == [1, 1, 1, 3, 3, 3]
-    assert [trial.best for trial in current.trials] == [max(list(values.values())[: k + 1]) for k in range(6)]
+    assert [trial.best for trial in ended_search.trials] == [
+        max(list(values.values())[: k + 1]) for k in range(6)
+    ]
     assert lab.step(search) is False
 
 
@@ -116,8 +120,10 @@ def test_decisions_depend_only_on_the_rows(lab, database):
     first = lab.drive(lab.begin(cells=14, seeds=[0]))
     second = lab.drive(lab.begin(cells=14, seeds=[0]))
     assert [trial.values for trial in first.trials] == [trial.values for trial in second.trials]
-    late = [trial.values[0] for trial in first.trials[10:]]
-    assert sum(abs(math.log10(rate) + 3) for rate in late) / len(late) < 1.0  # the search follows the results
+    late_rates = [trial.values[0] for trial in first.trials[10:]]
+    assert (
+        sum(abs(math.log10(rate) + 3) for rate in late_rates) / len(late_rates) < 1.0
+    )  # the search follows the results
 
 
 def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(lab, database):
@@ -133,34 +139,38 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(lab, databas
     lab.train(run, {10: 0.1})
     assert lab.step(search)
     assert lab.runs("running")[0].requested_action == "prune"
-    pruned = lab.current(search).trials[3]
-    assert pruned.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
-    assert (pruned.state, pruned.counts) == ("running", False)
+    pruned_trial = lab.current(search).trials[3]
+    assert pruned_trial.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
+    assert (pruned_trial.state, pruned_trial.counts) == ("running", False)
     lab.train(run, {10: 0.1}, "stopped", requested_action="")
-    current = lab.current(search)
-    assert current.trials[3].state == "pruned"
-    assert current.steps_saved == pytest.approx(30 / 160)
+    current_search = lab.current(search)
+    assert current_search.trials[3].state == "pruned"
+    assert current_search.steps_saved == pytest.approx(30 / 160)
     with database.sessions() as session:
         messages = session.scalars(
             select(Event.message).where(Event.run_id == run.id, Event.kind == "search")
         )
-        assert f"pruned: {pruned.reason}" in messages.all()
+        assert f"pruned: {pruned_trial.reason}" in messages.all()
 
 
 def test_halving_lets_the_best_third_continue(lab, database):
     search = lab.begin(search={"pruner": "halving", "first_rung": 0.25, "max_active_runs": 9}, cells=9)
     with database.sessions.begin() as session:
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu"))
-    pruned = []
+    requested_actions = []
     for accuracy in (0.3, 0.5, 0.4, 0.6):
         [run] = lab.runs("queued")
         lab.train(run, {10: accuracy})
         while lab.step(search):
             pass
-        pruned.append(
-            next(running.requested_action for running in lab.runs("running") if running.id == run.id)
+        requested_actions.append(
+            next(
+                running_run.requested_action
+                for running_run in lab.runs("running")
+                if running_run.id == run.id
+            )
         )
-    assert pruned == ["", "", "prune", ""]  # the first one was alone at its rung
+    assert requested_actions == ["", "", "prune", ""]  # the first one was alone at its rung
     assert "behind the best third" in lab.current(search).trials[2].reason
 
 
@@ -189,8 +199,8 @@ def test_a_queued_run_is_pruned_immediately_and_can_be_resumed(lab, client, stat
     [run] = lab.runs("queued")
     lab.train(run, {10: 0.4}, status, verdict="collapsed", judged_step=10)
     assert lab.step(search)
-    [stopped] = lab.runs("stopped")
-    assert stopped.reason == "pruned by its search"
+    [stopped_run] = lab.runs("stopped")
+    assert stopped_run.reason == "pruned by its search"
     assert client.post(f"/api/v1/runs/{run.id}/resume").is_success
     lab.step(search)
     assert lab.current(search).trials[0].state == "queued"  # it is not pruned again
@@ -216,11 +226,11 @@ def test_two_concurrent_decisions_queue_one_run(lab, database, settings, monkeyp
     """The second decision was based on older rows, so it is dropped."""
     search = lab.begin()
     lab.finish(lab.runs("queued")[0])
-    decided = advancing._next_step
+    original_next_step = advancing._next_step
 
     def rival(*arguments):
-        monkeypatch.setattr(advancing, "_next_step", decided)
-        step = decided(*arguments)
+        monkeypatch.setattr(advancing, "_next_step", original_next_step)
+        step = original_next_step(*arguments)
         assert advance(database.sessions, settings, search)
         return step
 
@@ -238,52 +248,52 @@ def test_a_kill_at_any_write_loses_and_duplicates_nothing(lab, database):
     """The process dies at the n-th statement of a step, for every n, and the search ends as without kills."""
     expected = lab.drive(lab.begin(cells=4, seeds=[0, 1], search={"top": 2}))
     search = lab.begin(cells=4, seeds=[0, 1], search={"top": 2})
-    remaining = {"statements": math.inf}
+    limits = {"statements": math.inf}
 
     def die(*_args):
-        remaining["statements"] -= 1
-        if remaining["statements"] < 0:
+        limits["statements"] -= 1
+        if limits["statements"] < 0:
             raise Killed
 
     event.listen(database.engine, "before_cursor_execute", die)
     kills = 0
     try:
         for _ in range(60):
-            moved, allowed = False, 0
+            has_advanced, allowed_statements = False, 0
             while True:
-                remaining["statements"] = allowed
+                limits["statements"] = allowed_statements
                 try:
-                    moved = lab.step(search)
+                    has_advanced = lab.step(search)
                     break
                 except Killed:
                     kills += 1
-                    allowed += 1
-            remaining["statements"] = math.inf
-            waiting = lab.runs("queued")
-            if waiting:
-                lab.finish(waiting[0])
-            elif not moved:
+                    allowed_statements += 1
+            limits["statements"] = math.inf
+            queued_runs = lab.runs("queued")
+            if queued_runs:
+                lab.finish(queued_runs[0])
+            elif not has_advanced:
                 break
     finally:
-        remaining["statements"] = math.inf
+        limits["statements"] = math.inf
         event.remove(database.engine, "before_cursor_execute", die)
     assert kills > 50
-    current = lab.current(search)
-    assert current.status == "finished"
-    assert [(trial.values, trial.value) for trial in current.trials] == [
+    ended_search = lab.current(search)
+    assert ended_search.status == "finished"
+    assert [(trial.values, trial.value) for trial in ended_search.trials] == [
         (trial.values, trial.value) for trial in expected.trials
     ]
-    assert current.finalists == expected.finalists
+    assert ended_search.finalists == expected.finalists
 
 
 def test_configurations_that_cannot_run_are_skipped_with_a_reason(lab):
     knob = {"path": "optimizer.lr", "values": [1e-3, -1.0, 1e-4]}
-    current = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
-    refused = [trial for trial in current.trials if trial.state == "refused"]
-    assert [trial.values for trial in refused] == [[-1.0]]
-    assert "got -1.0" in refused[0].reason
-    assert refused[0].run is None
-    assert current.status == "finished"
+    ended_search = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
+    refused_trials = [trial for trial in ended_search.trials if trial.state == "refused"]
+    assert [trial.values for trial in refused_trials] == [[-1.0]]
+    assert "got -1.0" in refused_trials[0].reason
+    assert refused_trials[0].run is None
+    assert ended_search.status == "finished"
 
 
 def test_if_all_runs_fail_the_search_ends_with_a_reason(lab):
@@ -294,12 +304,12 @@ def test_if_all_runs_fail_the_search_ends_with_a_reason(lab):
         if not lab.step(search):
             [run] = lab.runs("queued")
             lab.train(run, {}, "failed", reason="out of memory")
-    current = lab.current(search)
-    assert len(current.trials) == 5
-    assert current.reason == (
+    ended_search = lab.current(search)
+    assert len(ended_search.trials) == 5
+    assert ended_search.reason == (
         "none of the first 5 runs has a value of eval/accuracy: out of memory; no configuration has a value"
     )
-    assert (current.best, current.finalists, current.verdict) == (None, [], "")
+    assert (ended_search.best, ended_search.finalists, ended_search.verdict) == (None, [], "")
 
 
 def test_nonfinite_or_missing_values_never_win(lab):
@@ -309,21 +319,21 @@ def test_nonfinite_or_missing_values_never_win(lab):
         lab.train(lab.runs("queued")[-1], reports, "finished")
         lab.step(search)
         assert len(lab.current(search).trials) == min(4, number + 2)
-    current = lab.drive(search)
-    assert [trial.state for trial in current.trials] == ["no value", "no value", "no value", "finished"]
-    assert [finalist.number for finalist in current.finalists] == [4]
+    ended_search = lab.drive(search)
+    assert [trial.state for trial in ended_search.trials] == ["no value", "no value", "no value", "finished"]
+    assert [finalist.number for finalist in ended_search.finalists] == [4]
 
 
 def test_a_search_is_stopped_with_its_runs(lab, client):
     search = lab.begin()
     [run] = lab.runs("queued")
     lab.train(run, {10: 0.5})
-    answer = client.post(f"/api/v1/searches/{search}/stop")
-    assert (answer.status_code, answer.json()["status"]) == (200, "stopped")
+    response = client.post(f"/api/v1/searches/{search}/stop")
+    assert (response.status_code, response.json()["status"]) == (200, "stopped")
     assert lab.runs("running")[0].requested_action == "stop"
     assert lab.step(search) is False
-    again = client.post(f"/api/v1/searches/{search}/stop")
-    assert (again.status_code, again.json()["detail"]) == (409, "this search has stopped")
+    second_response = client.post(f"/api/v1/searches/{search}/stop")
+    assert (second_response.status_code, second_response.json()["detail"]) == (409, "this search has stopped")
 
 
 @pytest.mark.parametrize("hours", [4.9, 6.5])
@@ -331,20 +341,20 @@ def test_the_budget_leaves_room_for_the_additional_seeds(lab, database, hours):
     """With runs of an hour, two configurations and two of their additional seeds fit into five hours."""
     search = lab.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
     for _ in range(60):
-        moved = lab.step(search)
-        waiting = lab.runs("queued")
-        if not waiting and not moved:
+        has_advanced = lab.step(search)
+        queued_runs = lab.runs("queued")
+        if not queued_runs and not has_advanced:
             break
-        for run in waiting[:1]:
+        for run in queued_runs[:1]:
             lab.finish(run)
             with database.sessions.begin() as session:
                 session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))
-    current = lab.current(search)
-    assert current.status == "finished"
-    assert current.hours <= hours
-    assert "does not fit into" in current.reason
-    assert len(current.trials) == int(hours) - 2
-    assert [finalist.n for finalist in current.finalists] == [1, 1]
+    ended_search = lab.current(search)
+    assert ended_search.status == "finished"
+    assert ended_search.hours <= hours
+    assert "does not fit into" in ended_search.reason
+    assert len(ended_search.trials) == int(hours) - 2
+    assert [finalist.n for finalist in ended_search.finalists] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -375,12 +385,14 @@ def test_the_budget_leaves_room_for_the_additional_seeds(lab, database, hours):
 )
 @pytest.mark.parametrize("route", ["", "/plan"])
 def test_an_impossible_search_is_refused_at_its_field(client, database, route, fields, path, phrase):
-    answer = client.post(f"/api/v1/experiments{route}", json=body(**fields))
-    if route and answer.status_code == 200:
-        errors = {f"sweep.{error['path']}": error["message"] for error in answer.json()["cells"][0]["errors"]}
+    response = client.post(f"/api/v1/experiments{route}", json=body(**fields))
+    if route and response.status_code == 200:
+        errors = {
+            f"sweep.{error['path']}": error["message"] for error in response.json()["cells"][0]["errors"]
+        }
     else:
-        assert answer.status_code == 422, answer.text
-        errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
+        assert response.status_code == 422, response.text
+        errors = {error["path"]: error["message"] for error in response.json()["errors"]}
     assert phrase in errors[path]
     assert count(database, Experiment) == 0
 
@@ -392,9 +404,9 @@ def test_a_search_that_this_version_cannot_read_ends_with_a_reason(lab, database
         row = session.get_one(Experiment, search)
         row.request = row.request | {"variants": [{"name": "grpo", "preset": "of another version"}]}
     Reconciler(settings, database.sessions).run_once()
-    current = lab.current(search)
-    assert current.status == "finished"
-    assert current.reason.startswith("its values cannot be read any more: ")
+    ended_search = lab.current(search)
+    assert ended_search.status == "finished"
+    assert ended_search.reason.startswith("its values cannot be read any more: ")
 
 
 def test_a_budget_counts_every_gpu_of_a_run_before_one_has_finished(

@@ -12,10 +12,10 @@ from tests.factories import make_run, seeded_metrics, write_metric
 
 def series(client, runs, metrics, **params):
     ids = ",".join(run.id for run in runs)
-    answer = client.get("/api/v1/series", params={"runs": ids, "metrics": metrics, **params})
-    assert answer.status_code == 200, answer.text
-    SeriesAnswer.model_validate(answer.json())
-    return answer.json()
+    response = client.get("/api/v1/series", params={"runs": ids, "metrics": metrics, **params})
+    assert response.status_code == 200, response.text
+    SeriesAnswer.model_validate(response.json())
+    return response.json()
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def test_nonfinite_values_are_distinguished_and_zero_is_a_value(client, database
 
 
 def test_smoothing_is_computed_before_thinning_and_cutting(client, trained):
-    full = series(client, trained[:1], "reward/mean", smoothing=0.9, max_points=5000)["series"][0]
-    cut = series(client, trained[:1], "reward/mean", smoothing=0.9, x_min=2000, x_max=2010)["series"][0]
-    first_index = full["steps"].index(2000)
-    assert cut["steps"] == list(range(2000, 2011))
-    assert cut["values"] == full["values"][first_index : first_index + 11]
+    full_curve = series(client, trained[:1], "reward/mean", smoothing=0.9, max_points=5000)["series"][0]
+    cut_curve = series(client, trained[:1], "reward/mean", smoothing=0.9, x_min=2000, x_max=2010)["series"][0]
+    first_index = full_curve["steps"].index(2000)
+    assert cut_curve["steps"] == list(range(2000, 2011))
+    assert cut_curve["values"] == full_curve["values"][first_index : first_index + 11]
 
 
 @pytest.mark.parametrize(("x", "per_step"), [("step", 1.0), ("wall", 0.5), ("tokens", 4096.0)])
@@ -68,11 +68,11 @@ def test_the_end_of_a_curve_matches_the_matrix_for_any_display_settings(client, 
         [values["loss/total"] for values in seeded_metrics(3000, seed=seed, spike_at=spike).values()]
         for seed, spike in ((0, None), (1, 1777))
     ]
-    ends = [np.mean(values[-10:]) for values in losses]
+    last_means = [np.mean(values[-10:]) for values in losses]
     display_settings = {"smoothing": 0.9, "x_max": 100, "max_points": 10, "ends": True}
-    alone = series(client, trained, "loss/total", **display_settings)["series"]
-    assert [item["end"] for item in alone] == [
-        {"n": 1, "mean": pytest.approx(end), "low": None, "high": None} for end in ends
+    single_curves = series(client, trained, "loss/total", **display_settings)["series"]
+    assert [item["end"] for item in single_curves] == [
+        {"n": 1, "mean": pytest.approx(end), "low": None, "high": None} for end in last_means
     ]
     (group,) = series(client, trained, "loss/total", group_by="variant", **display_settings)["series"]
     query = {"runs": ",".join(run.id for run in trained), "metrics": "loss/total:final"}
@@ -82,16 +82,16 @@ def test_the_end_of_a_curve_matches_the_matrix_for_any_display_settings(client, 
 
 
 def test_seeds_of_a_variant_become_one_curve_with_a_band(client, trained):
-    answer = series(client, trained, "reward/mean", group_by="variant", band="std", max_points=100_000)
-    (group,) = answer["series"]
+    document = series(client, trained, "reward/mean", group_by="variant", band="std", max_points=100_000)
+    (group,) = document["series"]
     singles = series(client, trained, "reward/mean", max_points=100_000)["series"]
-    values = np.array([single["values"] for single in singles])
+    values = np.array([single_curve["values"] for single_curve in singles])
     assert (group["group"], group["n"][:2]) == ("v", [2, 2])
     assert group["values"] == pytest.approx(values.mean(axis=0))
     assert group["high"] == pytest.approx(values.mean(axis=0) + values.std(axis=0, ddof=1))
-    thinned = series(client, trained, "loss/total", group_by="variant", band="minmax")["series"][0]
-    assert 1777 in thinned["steps"]
-    assert len(thinned["steps"]) <= 500
+    thinned_curve = series(client, trained, "loss/total", group_by="variant", band="minmax")["series"][0]
+    assert 1777 in thinned_curve["steps"]
+    assert len(thinned_curve["steps"]) <= 500
 
 
 def test_runs_are_grouped_by_any_field_of_their_config(client, database):
@@ -99,8 +99,8 @@ def test_runs_are_grouped_by_any_field_of_their_config(client, database):
         runs = [make_run(session, config={"sampling": {"group_size": size}}) for size in (4, 8, 8)]
         for run in runs:
             write_metric(session, run, "a", {1: 1.0})
-    answer = series(client, runs, "a", group_by="config.sampling.group_size")
-    assert {item["group"]: item["n"] for item in answer["series"]} == {"4": [1], "8": [2]}
+    document = series(client, runs, "a", group_by="config.sampling.group_size")
+    assert {item["group"]: item["n"] for item in document["series"]} == {"4": [1], "8": [2]}
 
 
 def test_only_new_points_follow_the_cursor(client, database):
@@ -117,9 +117,9 @@ def test_only_new_points_follow_the_cursor(client, database):
 def test_missing_data_is_reported_without_a_failure(client, database):
     with database.sessions.begin() as session:
         run = make_run(session)
-    answer = client.get("/api/v1/series", params={"runs": f"{run.id},ghost", "metrics": "kl/k1"}).json()
-    assert answer["series"] == []
-    assert answer["missing"] == [
+    document = client.get("/api/v1/series", params={"runs": f"{run.id},ghost", "metrics": "kl/k1"}).json()
+    assert document["series"] == []
+    assert document["missing"] == [
         {"run": run.id, "metric": "kl/k1", "reason": "no points"},
         {"run": "ghost", "metric": "kl/k1", "reason": "no such run"},
     ]
@@ -141,9 +141,9 @@ def test_missing_data_is_reported_without_a_failure(client, database):
     ],
 )
 def test_an_invalid_request_is_refused_at_its_parameter(client, params, path):
-    answer = client.get("/api/v1/series", params={"runs": "a", "metrics": "m"} | params)
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["path"] == path
+    response = client.get("/api/v1/series", params={"runs": "a", "metrics": "m"} | params)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["path"] == path
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_an_invalid_request_is_refused_at_its_parameter(client, params, path):
 )
 def test_an_unknown_metric_is_named_with_the_most_similar_ones(client, trained, name, phrase):
     params = {"runs": trained[0].id, "metrics": f"loss/total,{name}"}
-    answer = client.get("/api/v1/series", params=params)
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
+    response = client.get("/api/v1/series", params=params)
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
     assert error["path"] == "metrics"
     assert phrase in error["message"]
 
@@ -174,18 +174,18 @@ def test_a_curve_over_samples_counts_everything_that_was_sampled(client, databas
         fork = make_run(session, config=smaller, parent_run=run.id, fork_step=2, steps=9)
         write_metric(session, fork, "reward/mean", {3: 0.4})
         write_metric(session, fork, "sampling/generated_batches", {3: 2})
-        foreign = make_run(session)
-        foreign.config = {"sampling": {"prompts_per_step": "many"}}
-        vast = make_run(session)
-        vast.config = {"sampling": {"prompts_per_step": 10**40, "group_size": 10**40}}
-        for imported_run in (foreign, vast):
+        foreign_run = make_run(session)
+        foreign_run.config = {"sampling": {"prompts_per_step": "many"}}
+        vast_run = make_run(session)
+        vast_run.config = {"sampling": {"prompts_per_step": 10**40, "group_size": 10**40}}
+        for imported_run in (foreign_run, vast_run):
             write_metric(session, imported_run, "reward/mean", {1: 0.1})
             write_metric(session, imported_run, "sampling/generated_batches", {1: 1})
-    answer = series(client, [run, fork, foreign, vast], "reward/mean", x="samples")
-    assert [item["x"] for item in answer["series"]] == [[32, 128, 160], [32, 128, 144]]
-    assert [(item["run"], item["reason"]) for item in answer["missing"]] == [
-        (foreign.id, "no points"),
-        (vast.id, "no points"),
+    document = series(client, [run, fork, foreign_run, vast_run], "reward/mean", x="samples")
+    assert [item["x"] for item in document["series"]] == [[32, 128, 160], [32, 128, 144]]
+    assert [(item["run"], item["reason"]) for item in document["missing"]] == [
+        (foreign_run.id, "no points"),
+        (vast_run.id, "no points"),
     ]
 
 
@@ -198,5 +198,5 @@ def test_a_curve_over_a_metric_is_in_the_order_of_its_values(client, database):
     assert item["x"] == [0.01, 0.02, 0.05]
     assert item["steps"] == [4, 2, 8]
     assert item["values"] == [0.5, 0.3, 0.2]
-    (short,) = series(client, [run], "eval/accuracy", x="kl/k3", compact=True)["series"]
-    assert short["steps"] == [4, -2, 6]
+    (compact_curve,) = series(client, [run], "eval/accuracy", x="kl/k3", compact=True)["series"]
+    assert compact_curve["steps"] == [4, -2, 6]

@@ -30,33 +30,33 @@ def ask(client, run, tag="", **params):
 
 
 def test_a_reader_with_the_current_response_gets_not_modified(client, trained):
-    first = ask(client, trained)
-    assert first.headers["cache-control"] == "private, no-cache"
-    again = ask(client, trained, tag=f'"other", W/{first.headers["etag"]}')
-    assert (again.status_code, again.content) == (304, b"")
-    assert again.headers["etag"] == first.headers["etag"]
+    first_response = ask(client, trained)
+    assert first_response.headers["cache-control"] == "private, no-cache"
+    second_response = ask(client, trained, tag=f'"other", W/{first_response.headers["etag"]}')
+    assert (second_response.status_code, second_response.content) == (304, b"")
+    assert second_response.headers["etag"] == first_response.headers["etag"]
 
 
 def test_a_new_point_of_the_run_or_its_parent_changes_the_tag(client, database, trained):
     with database.sessions.begin() as session:
         fork = make_run(session, name="fork", parent_run=trained.id, fork_step=10, steps=20)
     tags = {ask(client, fork).headers["etag"]}
-    for changed in (fork, trained):
+    for changed_run in (fork, trained):
         with database.sessions.begin() as session:
-            write_metric(session, changed, "loss/total", {5000: 7.0})
+            write_metric(session, changed_run, "loss/total", {5000: 7.0})
         tags.add(ask(client, fork).headers["etag"])
     assert len(tags) == 3
 
 
 @pytest.mark.parametrize("x", ["step", "wall"])
 def test_the_compact_response_has_the_same_content(client, trained, x):
-    full, short = (
+    full_series, compact_series = (
         ask(client, trained, x=x, compact=compact, smoothing=0.5).json()["series"][0]
         for compact in (False, True)
     )
-    assert np.cumsum(short["steps"]).tolist() == full["steps"]
-    assert short.get("x") == (None if x == "step" else full["x"])
-    np.testing.assert_allclose(short["values"], full["values"], rtol=1e-7)
+    assert np.cumsum(compact_series["steps"]).tolist() == full_series["steps"]
+    assert compact_series.get("x") == (None if x == "step" else full_series["x"])
+    np.testing.assert_allclose(compact_series["values"], full_series["values"], rtol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_the_compact_response_has_the_same_content(client, trained, x):
 def test_a_response_is_compressed_in_an_accepted_encoding(client, trained, accepted, encoding):
     params = {"runs": trained.id, "metrics": "loss/total"}
     headers = {"Accept-Encoding": accepted}
-    with client.stream("GET", "/api/v1/series", params=params, headers=headers) as answer:
-        assert answer.headers.get("content-encoding") == encoding
-        sent = sum(map(len, answer.iter_raw()))
-    plain = ask(client, trained).content
-    assert sent == len(plain) if encoding is None else sent < len(plain) / 2
+    with client.stream("GET", "/api/v1/series", params=params, headers=headers) as response:
+        assert response.headers.get("content-encoding") == encoding
+        sent_bytes = sum(map(len, response.iter_raw()))
+    uncompressed = ask(client, trained).content
+    assert sent_bytes == len(uncompressed) if encoding is None else sent_bytes < len(uncompressed) / 2
 
 
 def test_rollouts_have_a_tag_that_changes_with_their_run(client, database):
@@ -89,18 +89,18 @@ def request(path="/a"):
 
 
 def test_concurrent_readers_share_the_work():
-    answers, started, calls, bodies = SharedAnswers(), [], [], []
+    answers, thread_ids, calls, bodies = SharedAnswers(), [], [], []
 
     def make():
         calls.append(threading.get_ident())
-        wait_for(lambda: len(started) == 8)
+        wait_for(lambda: len(thread_ids) == 8)
         return {"x": 1}
 
-    def read():
-        started.append(threading.get_ident())
+    def read_shared():
+        thread_ids.append(threading.get_ident())
         bodies.append(answers.answer(request(), 1, make).body)
 
-    readers = [threading.Thread(target=read) for _ in range(8)]
+    readers = [threading.Thread(target=read_shared) for _ in range(8)]
     for reader in readers:
         reader.start()
     for reader in readers:

@@ -25,17 +25,19 @@ def add_points(database, run, values, attempt=1):
 
 
 def budget(client, *runs, **params):
-    answer = client.get("/api/v1/signal-budget", params={"runs": ",".join(run.id for run in runs), **params})
-    assert answer.status_code == 200, answer.text
-    return answer.json()["items"]
+    response = client.get(
+        "/api/v1/signal-budget", params={"runs": ",".join(run.id for run in runs), **params}
+    )
+    assert response.status_code == 200, response.text
+    return response.json()["items"]
 
 
 def budget_metrics(step):
     """Return a budget of 1..7 completions by part, with ten tokens and a tenth of a second each."""
     return {
-        budget_metric(use, unit): factor * (at + 1) * step
+        budget_metric(use, unit): factor * (index + 1) * step
         for unit, factor in zip(UNITS, (1, 10, 0.1), strict=True)
-        for at, use in enumerate(PARTS)
+        for index, use in enumerate(PARTS)
     }
 
 
@@ -46,7 +48,10 @@ def test_a_logged_budget_is_summed_over_ranges_of_steps(client, database, run):
     assert run_budget["totals"]["completions"] == [10, 20, 30, 40, 50, 60, 70]
     assert run_budget["totals"]["tokens"] == [100, 200, 300, 400, 500, 600, 700]
     assert run_budget["totals"]["seconds"] == pytest.approx([1, 2, 3, 4, 5, 6, 7], abs=1e-12)
-    assert [(stretch["first"], stretch["last"]) for stretch in run_budget["bins"]] == [(1, 2), (3, 4)]
+    assert [(step_range["first"], step_range["last"]) for step_range in run_budget["bins"]] == [
+        (1, 2),
+        (3, 4),
+    ]
     assert run_budget["bins"][0]["completions"] == [3, 6, 9, 12, 15, 18, 21]
     assert budget(client, run)[0]["bins"] == []
 

@@ -75,18 +75,18 @@ def stripped_size(database, run):
 
 
 def test_values_that_only_colour_tokens_are_removed_first_from_the_oldest_step_on(database, run, monkeypatch):
-    before = token_bytes(database, run)
-    freed = before[1] - stripped_size(database, run)
-    apply_budgets(database, monkeypatch, of_run=sum(before.values()) - freed - 1)
+    bytes_before = token_bytes(database, run)
+    freed = bytes_before[1] - stripped_size(database, run)
+    apply_budgets(database, monkeypatch, of_run=sum(bytes_before.values()) - freed - 1)
     value_names = values_of(database, run)
     assert value_names == {1: ["logprob"], 2: ["logprob"]} | {
         step: ["entropy", "logprob"] for step in (3, 4, 5, 6)
     }
     assert len(messages(database, run)) == 1
     assert "removed values that colour tokens up to step 2 to keep" in messages(database, run)[0]
-    after = token_bytes(database, run)
-    apply_budgets(database, monkeypatch, of_run=sum(after.values()))
-    assert (token_bytes(database, run), len(messages(database, run))) == (after, 1)
+    bytes_after = token_bytes(database, run)
+    apply_budgets(database, monkeypatch, of_run=sum(bytes_after.values()))
+    assert (token_bytes(database, run), len(messages(database, run))) == (bytes_after, 1)
 
 
 def test_tokens_are_removed_next_except_for_the_latest_step(client, database, run, monkeypatch):
@@ -94,9 +94,9 @@ def test_tokens_are_removed_next_except_for_the_latest_step(client, database, ru
     assert list(token_bytes(database, run)) == [STEP_COUNT]
     assert values_of(database, run)[STEP_COUNT] == ["entropy", "logprob"]
     (group,) = client.get("/api/v1/rollouts", params={"run": run.id, "step": 2}).json()["items"]
-    answer = client.get(f"/api/v1/rollouts/{group['completions'][0]['id']}/tokens").json()
-    assert answer["tokens"] == []
-    assert answer["note"].startswith(
+    document = client.get(f"/api/v1/rollouts/{group['completions'][0]['id']}/tokens").json()
+    assert document["tokens"] == []
+    assert document["note"].startswith(
         "removed values that colour tokens up to step 5 and all tokens up to step 5"
     )
     assert len(group["completions"]) == 2
@@ -106,27 +106,27 @@ def test_tokens_are_removed_next_except_for_the_latest_step(client, database, ru
 
 def test_over_the_budget_of_the_installation_the_largest_run_is_reduced(database, run, monkeypatch):
     with database.sessions.begin() as session:
-        small = make_run(session, name="small", last_step=1)
-        make_group(session, small, step=1)
-        make_group(session, small, step=2)
-    before = token_bytes(database, small)
-    total = sum(before.values()) + sum(token_bytes(database, run).values())
+        small_run = make_run(session, name="small", last_step=1)
+        make_group(session, small_run, step=1)
+        make_group(session, small_run, step=2)
+    bytes_before = token_bytes(database, small_run)
+    total = sum(bytes_before.values()) + sum(token_bytes(database, run).values())
     apply_budgets(database, monkeypatch, of_all=total - 1)
-    assert token_bytes(database, small) == before
+    assert token_bytes(database, small_run) == bytes_before
     assert values_of(database, run)[1] == ["logprob"]
     assert "of the installation within" in messages(database, run)[0]
     apply_budgets(database, monkeypatch, of_all=1)
     assert list(token_bytes(database, run)) == [STEP_COUNT]
-    assert list(token_bytes(database, small)) == [2]
+    assert list(token_bytes(database, small_run)) == [2]
 
 
 def test_an_interrupted_reduction_continues_and_is_reported_once(database, run, monkeypatch):
     budget = TokenBudget(Settings(token_mb_per_run=1, token_mb=0), database.sessions)
     monkeypatch.setattr(budget, "_of_run", 1)
-    pieces = budget.sweep()
+    sweep = budget.sweep()
     for _ in range(4):
-        next(pieces)
-    del pieces
+        next(sweep)
+    del sweep
     assert messages(database, run) == []
     apply_budgets(database, monkeypatch, of_run=1)
     assert list(token_bytes(database, run)) == [STEP_COUNT]

@@ -87,22 +87,31 @@ def arms_of(trial):
 
 def test_a_plan_follows_the_diagnosis(client, make_broken_run):
     run = make_broken_run()
-    answer = plan(client, run)
-    assert answer.status_code == 200, answer.text
-    TrialPlanItem.model_validate(planned := answer.json())
-    assert (planned["verdict"], planned["cause"]) == ("collapsed", "entropy_explosion")
-    assert (planned["fork"]["run"], planned["fork"]["step"], planned["fork"]["due_step"]) == (run.id, 60, 60)
-    assert planned["fork"]["words"] == "Every run forks from step 60, the last checkpoint before the onset."
-    assert planned["arms"] == [{"name": "remedy", "changes": {"optimizer.lr": 1e-4}}]
-    assert (planned["seeds"], planned["repeat_seed"]) == ([4, 5, 6, 7, 8], 3)
-    onset = planned["onset"]["healthy"]
-    assert planned["steps"] == onset + 2 * (planned["alarm"] - onset)
-    assert planned["alarm"] < planned["steps"] <= 120
-    assert (planned["price"]["runs"], planned["price"]["steps"]) == (11, 11 * (planned["steps"] - 60))
-    assert 0 < planned["price"]["seconds_low"] <= planned["price"]["seconds_high"]
-    assert planned["price"]["disk_bytes"] > 0
-    assert planned["price"]["least_p"] == pytest.approx(1 / 252)
-    assert (planned["errors"], planned["notes"]) == ([], [])
+    response = plan(client, run)
+    assert response.status_code == 200, response.text
+    TrialPlanItem.model_validate(trial_plan := response.json())
+    assert (trial_plan["verdict"], trial_plan["cause"]) == ("collapsed", "entropy_explosion")
+    assert (trial_plan["fork"]["run"], trial_plan["fork"]["step"], trial_plan["fork"]["due_step"]) == (
+        run.id,
+        60,
+        60,
+    )
+    assert (
+        trial_plan["fork"]["words"] == "Every run forks from step 60, the last checkpoint before the onset."
+    )
+    assert trial_plan["arms"] == [{"name": "remedy", "changes": {"optimizer.lr": 1e-4}}]
+    assert (trial_plan["seeds"], trial_plan["repeat_seed"]) == ([4, 5, 6, 7, 8], 3)
+    onset = trial_plan["onset"]["healthy"]
+    assert trial_plan["steps"] == onset + 2 * (trial_plan["alarm"] - onset)
+    assert trial_plan["alarm"] < trial_plan["steps"] <= 120
+    assert (trial_plan["price"]["runs"], trial_plan["price"]["steps"]) == (
+        11,
+        11 * (trial_plan["steps"] - 60),
+    )
+    assert 0 < trial_plan["price"]["seconds_low"] <= trial_plan["price"]["seconds_high"]
+    assert trial_plan["price"]["disk_bytes"] > 0
+    assert trial_plan["price"]["least_p"] == pytest.approx(1 / 252)
+    assert (trial_plan["errors"], trial_plan["notes"]) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -116,9 +125,9 @@ def test_a_plan_follows_the_diagnosis(client, make_broken_run):
 )
 def test_a_run_that_cannot_be_tried_is_refused(client, make_broken_run, log, fields, phrase):
     run = make_broken_run(log, **fields)
-    for answer in (plan(client, run), start_trial(client, run)):
-        assert answer.status_code == 409
-        assert phrase in answer.json()["detail"]
+    for response in (plan(client, run), start_trial(client, run)):
+        assert response.status_code == 409
+        assert phrase in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +156,9 @@ def test_a_plan_names_the_reasons_why_it_cannot_start(client, database, make_bro
     (error,) = plan(client, run, **body).json()["errors"]
     assert error["path"] == path
     assert phrase in error["message"]
-    answer = start_trial(client, run, **body)
-    assert answer.status_code == 422
-    assert [error["path"] for error in answer.json()["errors"]] == [path]
+    response = start_trial(client, run, **body)
+    assert response.status_code == 422
+    assert [error["path"] for error in response.json()["errors"]] == [path]
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [run.id]
 
@@ -181,15 +190,15 @@ def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, data
         [rule["type"] for rule in trial_run.config["stop_rules"]] for trial_run in runs_of(database, trial)
     ]
     assert rule_types == [["non_finite"]] * 3
-    answer = start_trial(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
-    assert answer.json()["errors"][0]["message"] == "is set by the trial"
+    response = start_trial(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
+    assert response.json()["errors"][0]["message"] == "is set by the trial"
 
 
 def test_a_trial_is_one_experiment_of_forks_with_additional_seeds(client, database, make_broken_run):
     run = make_broken_run()
-    answer = start_trial(client, run, seeds=2)
-    assert answer.status_code == 201, answer.text
-    TrialItem.model_validate(trial := answer.json())
+    response = start_trial(client, run, seeds=2)
+    assert response.status_code == 201, response.text
+    TrialItem.model_validate(trial := response.json())
     rows = runs_of(database, trial)
     assert [(trial_run.variant, trial_run.seed) for trial_run in rows] == [
         ("repeat", 3),
@@ -219,17 +228,17 @@ def test_a_trial_is_one_experiment_of_forks_with_additional_seeds(client, databa
 
 def test_the_same_key_starts_one_trial_for_concurrent_requests(client, database, make_broken_run):
     run = make_broken_run()
-    answers = []
+    responses = []
     threads = [
-        threading.Thread(target=lambda: answers.append(start_trial(client, run, key="k", seeds=1)))
+        threading.Thread(target=lambda: responses.append(start_trial(client, run, key="k", seeds=1)))
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {answer.status_code for answer in answers} == {201}
-    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert {response.status_code for response in responses} == {201}
+    assert len({response.json()["id"] for response in responses}) == 1
     assert start_trial(client, run, key="k", seeds=2).status_code == 409
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Trial)) == 1
@@ -257,8 +266,8 @@ def test_a_remedy_that_helps_is_reported_with_its_p_value(client, database, make
     matrix = client.get(
         "/api/v1/matrix", params={"runs": arm_runs, "metrics": "reward/accuracy:final"}
     ).json()
-    ends = [row["cells"]["reward/accuracy:final"]["mean"] for row in matrix["rows"]]
-    assert [arm["goal_end"] for arm in verdict["arms"]] == pytest.approx(ends)
+    goal_ends = [row["cells"]["reward/accuracy:final"]["mean"] for row in matrix["rows"]]
+    assert [arm["goal_end"] for arm in verdict["arms"]] == pytest.approx(goal_ends)
     assert verdict["repeat"]["state"] == "repeats"
     assert arms_of(trial_json)["remedy"]["p"] == pytest.approx(1 / 252)
     events = client.get(f"/api/v1/runs/{run.id}/events").json()["items"]
@@ -273,21 +282,21 @@ def test_remedies_are_tried_one_by_one_until_one_helps(
     rates = {"first": 1e-4, "second": 5e-5, "third": 2e-5}
     arms = [{"name": name, "changes": {"optimizer.lr": rate}} for name, rate in rates.items()]
     body = {"arms": arms, "seeds": 2, "one_by_one": True}
-    planned = plan(client, run, **body).json()
-    assert (planned["price"]["runs"], planned["heals_in"]) == (2 * 4 + 1, 2)
+    trial_plan = plan(client, run, **body).json()
+    assert (trial_plan["price"]["runs"], trial_plan["heals_in"]) == (2 * 4 + 1, 2)
     trial = start_trial(client, run, **body).json()
     reconciler = Reconciler(settings, database.sessions)
     for variants, log in (({"repeat", "no change", "first"}, COLLAPSED_LOG), ({"second"}, HEALTHY_LOG)):
-        queued = [trial_run for trial_run in runs_of(database, trial) if trial_run.status == "queued"]
-        assert {trial_run.variant for trial_run in queued} == variants
+        queued_runs = [trial_run for trial_run in runs_of(database, trial) if trial_run.status == "queued"]
+        assert {trial_run.variant for trial_run in queued_runs} == variants
         assert not trial_of(client, run)["verdict"]["complete"]
-        for trial_run in queued:
+        for trial_run in queued_runs:
             finish_run(database, trial_run, log)
         reconciler.run_once()
-    shown = trial_of(client, run)
-    assert shown["judged_at"] is not None
-    assert "2 of 2 runs stayed healthy with “second”: it heals." in shown["verdict"]["sentences"]
-    assert [(arm["name"], arm["is_pending"]) for arm in shown["verdict"]["arms"]][1:] == [
+    shown_trial = trial_of(client, run)
+    assert shown_trial["judged_at"] is not None
+    assert "2 of 2 runs stayed healthy with “second”: it heals." in shown_trial["verdict"]["sentences"]
+    assert [(arm["name"], arm["is_pending"]) for arm in shown_trial["verdict"]["arms"]][1:] == [
         ("first", False), ("second", False), ("third", True)
     ]  # fmt: skip
     configs = {trial_run.variant: trial_run.config for trial_run in runs_of(database, trial)}
@@ -314,10 +323,10 @@ def test_a_remedy_that_does_not_help_is_reported(client, database, make_broken_r
     run = make_broken_run()
     trial = start_trial(client, run).json()
     worse = broken(COLLAPSED_LOG, 75, reward__accuracy=lambda values: values * 0)
-    spared = 0
+    spared_count = 0
     for trial_run in runs_of(database, trial):
-        if trial_run.variant == "remedy" and not spared:
-            spared = 1
+        if trial_run.variant == "remedy" and not spared_count:
+            spared_count = 1
             finish_run(database, trial_run, HEALTHY_LOG)
         else:
             finish_run(database, trial_run, worse if trial_run.variant == "remedy" else COLLAPSED_LOG)
@@ -367,8 +376,8 @@ def test_failed_stopped_or_deleted_runs_are_counted_separately(client, database,
 def test_a_trial_waits_until_all_runs_have_ended(client, database, make_broken_run, settings):
     run = make_broken_run()
     trial = start_trial(client, run, seeds=1).json()
-    *earlier, last = runs_of(database, trial)
-    for trial_run in earlier:
+    *earlier_runs, last_run = runs_of(database, trial)
+    for trial_run in earlier_runs:
         finish_run(database, trial_run, COLLAPSED_LOG)
     with database.sessions() as session:
         assert due_trials(session) == []
@@ -376,7 +385,7 @@ def test_a_trial_waits_until_all_runs_have_ended(client, database, make_broken_r
     verdict = trial_of(client, run)["verdict"]
     assert (verdict["complete"], verdict["arms"][1]["p"]) == (False, None)
     assert verdict["sentences"][0].startswith("So far: 1 of 1 runs without change have ended and 0 of 1")
-    finish_run(database, last, COLLAPSED_LOG)
+    finish_run(database, last_run, COLLAPSED_LOG)
     with database.sessions() as session:
         assert due_trials(session) == [trial["id"]]
     assert settle_trial(database.sessions, settings, trial["id"])
@@ -393,13 +402,13 @@ def test_a_verdict_outlives_its_runs_and_is_deleted_with_the_run_that_it_is_abou
     for trial_run in rows:
         finish_run(database, trial_run, COLLAPSED_LOG)
     assert settle_trial(database.sessions, settings, trial["id"])
-    before = trial_of(client, run)["verdict"]
+    verdict_before = trial_of(client, run)["verdict"]
     for trial_run in rows:
         client.delete(f"/api/v1/runs/{trial_run.id}")
     assert client.delete("/api/v1/runs", params={"forever": True}).status_code == 202
     continue_deletions(database.sessions, settings, seconds=10)
     trial_json = trial_of(client, run)
-    assert (trial_json["experiment"], trial_json["verdict"]) == (None, before)
+    assert (trial_json["experiment"], trial_json["verdict"]) == (None, verdict_before)
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Experiment)) == 0
     client.delete(f"/api/v1/runs/{run.id}")

@@ -35,7 +35,7 @@ FAULT_COUNT = 30
 """Number of faults per round."""
 
 ROUND_COUNT = 4
-"""Number of rounds on one plant before the next one with another broker or database."""
+"""Number of rounds on one installation before the next one with another broker or database."""
 
 REBOOT_COUNT = 5
 """Number of reboots per run."""
@@ -57,12 +57,12 @@ def main() -> int:
     options.seed = options.seed or random.randrange(1, 10**9)
     print(f"seed {options.seed}: `make faults SEED={options.seed}` draws the same faults again", flush=True)
     logging.getLogger("backend").setLevel(logging.ERROR)  # database outages are expected here
-    with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
+    with warm_parent() if options.trainers == "forked" else nullcontext() as warm_path:
         for name in options.forms:
-            for played in PLAY_BY_FORM[name](options, warm):
-                ledger.append(options.ledger, played.line())
-                _show(options, played)
-                if not played.is_clean:
+            for played_round in PLAY_BY_FORM[name](options, warm_path):
+                ledger.append(options.ledger, played_round.line())
+                _show(options, played_round)
+                if not played_round.is_clean:
                     return 1
                 if time.monotonic() > deadline:
                     return 0
@@ -72,15 +72,19 @@ def main() -> int:
 def _storms(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     kinds = [Kind(d, b, options.trainers) for b in options.brokers for d in options.databases]
     for number, kind in enumerate(itertools.cycle(kinds)):
-        missing = {d: options.kills - ledger.kills(ledger.read(options.ledger), d) for d in options.databases}
-        if max(missing.values()) <= 0:
+        missing_kills = {
+            d: options.kills - ledger.kills(ledger.read(options.ledger), d) for d in options.databases
+        }
+        if max(missing_kills.values()) <= 0:
             return
-        if missing[kind.database] <= 0:
+        if missing_kills[kind.database] <= 0:
             continue
-        with Plant(kind, warm) as plant:
+        with Plant(kind, warm) as installation:
             for number_of_round in range(ROUND_COUNT):
                 seed = options.seed + ROUND_COUNT * number + number_of_round
-                yield play(plant, plan(kind, seed, FAULT_COUNT, options.faults), seed=seed, runs=RUN_COUNT)
+                yield play(
+                    installation, plan(kind, seed, FAULT_COUNT, options.faults), seed=seed, runs=RUN_COUNT
+                )
 
 
 def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
@@ -90,11 +94,11 @@ def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         kind = Kind(database, BROKERS[0])
         points_by_role = discover(kind, warm)
         for role in options.roles:
-            played, missed = die_at(kind, warm, role, points_by_role[role])
-            played.verdict.sentences.extend(
-                f"no {role} came to {point!r}" for point in missed if is_certain(point)
+            played_round, missed_points = die_at(kind, warm, role, points_by_role[role])
+            played_round.verdict.sentences.extend(
+                f"no {role} came to {point!r}" for point in missed_points if is_certain(point)
             )
-            yield played
+            yield played_round
 
 
 def _reboots(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:

@@ -81,9 +81,12 @@ def step_violations(session: Session, run: Run) -> Iterator[str]:
             for row in session.execute(later_rows.where(valid_row_condition(Metric, limits)))
         ),
     )
-    for table, places in (("metric", points), ("rollout_group", session.execute(groups.distinct()))):
+    for table, steps_and_attempts in (
+        ("metric", points),
+        ("rollout_group", session.execute(groups.distinct())),
+    ):
         by_step = writers_by_table.setdefault(table, {})
-        for step, attempt in places:
+        for step, attempt in steps_and_attempts:
             by_step.setdefault(step, set()).add(attempt)
     for step in sorted(expected_steps - writers_by_table["metric"].keys()):
         yield f"I1: run {run.id} is at step {run.last_step} but has no valid row of step {step}"
@@ -124,20 +127,23 @@ def attempt_violations(session: Session, run: Run, *, clock_jumped: bool = False
     for row in rows:
         if row.ended_at is None and not (row.number == run.attempt and run.status == "running"):
             yield f"I2: attempt {row.number} of run {run.id}, which is {run.status}, never ended"
-    for before, after in pairwise(rows):
-        end = before.ended_at
-        if not clock_jumped and end is not None and after.started_at < end - CLOCK_TOLERANCE_SECONDS:
-            yield f"I2: attempt {after.number} of run {run.id} began before attempt {before.number} ended"
-    newest = 0
+    for earlier_attempt, later_attempt in pairwise(rows):
+        end = earlier_attempt.ended_at
+        if not clock_jumped and end is not None and later_attempt.started_at < end - CLOCK_TOLERANCE_SECONDS:
+            yield (
+                f"I2: attempt {later_attempt.number} of run {run.id} began "
+                f"before attempt {earlier_attempt.number} ended"
+            )
+    newest_attempt = 0
     query = select(Event.attempt).where(Event.run_id == run.id, Event.attempt.is_not(None))
     for attempt in session.scalars(query.order_by(Event.id)):
-        if attempt is not None and attempt < newest:
-            yield f"I2: attempt {attempt} of run {run.id} wrote after attempt {newest} had begun"
-        newest = max(newest, attempt or 0)
-    newest_of = (
+        if attempt is not None and attempt < newest_attempt:
+            yield f"I2: attempt {attempt} of run {run.id} wrote after attempt {newest_attempt} had begun"
+        newest_attempt = max(newest_attempt, attempt or 0)
+    newest_queries = (
         select(func.max(table.attempt)).where(table.run_id == run.id) for table in (Metric, MetricBlock)
     )
-    last = max(session.scalar(query) or 0 for query in newest_of)
+    last = max(session.scalar(query) or 0 for query in newest_queries)
     if rows and last > run.attempt:
         yield f"I2: run {run.id} is at attempt {run.attempt} but has rows of attempt {last}"
 
@@ -152,9 +158,9 @@ def transition_violations(session: Session, run: Run) -> Iterator[str]:
         for event_data in session.scalars(query)
         if "from" in event_data
     ]
-    for before, after in transitions:
-        if after not in MOVES.get(before, ()):
-            yield f"I4: run {run.id} went from {before} to {after}"
+    for old_status, new_status in transitions:
+        if new_status not in MOVES.get(old_status, ()):
+            yield f"I4: run {run.id} went from {old_status} to {new_status}"
     for (_, led_to), (began_at, _) in pairwise(transitions):
         if led_to != began_at:
             yield f"I4: run {run.id} became {led_to} and then left {began_at}"

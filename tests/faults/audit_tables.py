@@ -31,8 +31,10 @@ def ownerless_rows(session: Session) -> Iterator[str]:
     for (table, column), (owner, key) in _owners():
         child, parent = Base.metadata.tables[table], Base.metadata.tables[owner]
         name = child.c[column]
-        lost = select(name).where(name.is_not(None), name.not_in(select(parent.c[key]))).distinct().limit(5)
-        for owner_id in session.scalars(lost):
+        missing_owners = (
+            select(name).where(name.is_not(None), name.not_in(select(parent.c[key]))).distinct().limit(5)
+        )
+        for owner_id in session.scalars(missing_owners):
             yield f"I5: rows of {table} name {column} {owner_id!r}, which {owner} does not have"
 
 
@@ -95,6 +97,6 @@ def canary_in_rows(session: Session, canary: str) -> Iterator[str]:
     """Check invariant I7 for every text column."""
     for table in Base.metadata.sorted_tables:
         texts: list[Any] = [column for column in table.c if column.type.python_type is not bytes]
-        holds = or_(*(cast(column, String).contains(canary, autoescape=True) for column in texts))
-        if session.execute(select(1).select_from(table).where(holds).limit(1)).first():
+        contains_canary = or_(*(cast(column, String).contains(canary, autoescape=True) for column in texts))
+        if session.execute(select(1).select_from(table).where(contains_canary).limit(1)).first():
             yield f"I7: the canary is in a row of {table.name}"

@@ -141,13 +141,13 @@ class Maker(Caller):
     def _send(self) -> str:
         """Send the interrupted request again or a new one, and return the text of the response."""
         path, body = self._request
-        answer = self.http.post(path, json=body, headers={"Idempotency-Key": self._key})
-        document = answer.json()
-        self.expect(holds=answer.status_code in (201, 202), sentence=f"{path} gave {answer.text}")
+        response = self.http.post(path, json=body, headers={"Idempotency-Key": self._key})
+        document = response.json()
+        self.expect(holds=response.status_code in (201, 202), sentence=f"{path} gave {response.text}")
         runs = sorted(run["id"] for run in document.get("runs", [document]))
         first_ids = self._made.setdefault(self._key, runs)
         self.expect(holds=first_ids == runs, sentence=f"{path} gave {runs}, before it was {first_ids}")
-        return answer.text
+        return response.text
 
     def make_good(self) -> None:
         stored_ids = self._stored().get(self._key, [])
@@ -173,9 +173,9 @@ class Maker(Caller):
         return ids_by_key
 
     def check(self) -> None:
-        stored = self._stored()
+        stored_ids_by_key = self._stored()
         for key, runs in self._made.items():
-            stored_ids = stored.get(key, [])
+            stored_ids = stored_ids_by_key.get(key, [])
             self.expect(holds=stored_ids == runs, sentence=f"answered with {runs}, in SQL are {stored_ids}")
 
 
@@ -195,20 +195,20 @@ class Uploader(Caller):
         self.answered += 1
 
     def _send(self) -> int:
-        answer = self.http.post(
+        response = self.http.post(
             "/datasets",
             params={"name": "rows.jsonl"},
             content=self._pieces(),
             headers={"Content-Type": "application/x-ndjson"},
         )
-        self.expect(holds=answer.is_success, sentence=f"an upload gave {answer.text}")
+        self.expect(holds=response.is_success, sentence=f"an upload gave {response.text}")
         self._uploaded.add(sha256(self._content).hexdigest())
-        return answer.status_code
+        return response.status_code
 
     def _pieces(self) -> Iterator[bytes]:
         size = len(self._content) // PIECE_COUNT + 1
-        for begin in range(0, len(self._content), size):
-            yield self._content[begin : begin + size]
+        for offset in range(0, len(self._content), size):
+            yield self._content[offset : offset + size]
             time.sleep(0.002)
 
     def make_good(self) -> None:
@@ -250,9 +250,9 @@ class Reader(Caller):
     def ask(self) -> None:
         path = next(self._paths)
         received = bytearray()
-        with self.http.stream("GET", path) as answer:
-            for piece in answer.iter_bytes(1 << 16):
-                received += piece
+        with self.http.stream("GET", path) as response:
+            for chunk in response.iter_bytes(1 << 16):
+                received += chunk
                 time.sleep(0.001)
         self.expect(holds=bytes(received) == self._expected[path], sentence=f"{path} is not what it was")
         self.answered += 1
@@ -276,9 +276,9 @@ class Follower(Caller):
         """Listen until this event has been received, or forever if it is None."""
         headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
         buffer, deadline = b"", time.monotonic() + MAX_DELAY_SECONDS
-        with self.http.stream("GET", "/stream", headers=headers) as answer:
-            for piece in answer.iter_bytes():
-                *messages, buffer = (buffer + piece).split(b"\n\n")
+        with self.http.stream("GET", "/stream", headers=headers) as response:
+            for chunk in response.iter_bytes():
+                *messages, buffer = (buffer + chunk).split(b"\n\n")
                 for message in messages:
                     self._read(dict(line.split(b": ", 1) for line in message.split(b"\n") if b": " in line))
                 if until is not None and self._first is not None and self._newest() >= until:

@@ -55,18 +55,22 @@ def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
 
 def references(plant: Plant, run_configs: Sequence[dict[str, Any]]) -> list[Record]:
     """Return the record of each run without interruption, trained once in this process."""
-    missing = {json.dumps(config): config for config in run_configs if json.dumps(config) not in _references}
-    run_ids = plant.queue(list(missing.values()))
+    missing_configs = {
+        json.dumps(config): config for config in run_configs if json.dumps(config) not in _references
+    }
+    run_ids = plant.queue(list(missing_configs.values()))
     plant.wait_until_ended(run_ids)
     with reading(plant.sessions) as session:
-        for key, run_id in zip(missing, run_ids, strict=True):
+        for key, run_id in zip(missing_configs, run_ids, strict=True):
             _references[key] = record_of(session, run_id)
-            moved = [
+            gradient_norms = [
                 metric_value
                 for (name, *_), metric_value in _references[key].items()
                 if name == "optim/grad_norm"
             ]
-            assert sum(1 for _, norm in moved if norm) > len(moved) / 2, "a training that moves nothing"
+            assert sum(1 for _, norm in gradient_norms if norm) > len(gradient_norms) / 2, (
+                "a training that moves nothing"
+            )
     return [_references[json.dumps(config)] for config in run_configs]
 
 
@@ -104,15 +108,15 @@ def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: in
     """Queue runs, and more if they end too soon, until all faults have struck, and then judge them."""
     run_configs = configs(runs, steps=steps)
     expected = references(plant, run_configs)
-    started = time.monotonic()
-    chaos, remaining = Chaos(plant, seed), list(faults)
-    hurt: dict[str, Record] = {}
-    while remaining or not hurt:
+    start_time = time.monotonic()
+    chaos, remaining_faults = Chaos(plant, seed), list(faults)
+    expected_records: dict[str, Record] = {}
+    while remaining_faults or not expected_records:
         run_ids = plant.queue(run_configs)
-        hurt |= dict(zip(run_ids, expected, strict=True))
-        chaos.storm(run_ids, remaining)
-    seconds = time.monotonic() - started
-    return Round(plant.kind, seed, chaos.counts, verdict_of(plant, chaos, hurt), seconds)
+        expected_records |= dict(zip(run_ids, expected, strict=True))
+        chaos.storm(run_ids, remaining_faults)
+    seconds = time.monotonic() - start_time
+    return Round(plant.kind, seed, chaos.counts, verdict_of(plant, chaos, expected_records), seconds)
 
 
 def verdict_of(plant: Plant, chaos: Chaos, expected: dict[str, Record]) -> Verdict:

@@ -1,4 +1,4 @@
-"""Random faults on a plant while it trains, each a method named after its effect."""
+"""Random faults on an installation while it trains, each a method named after its effect."""
 
 import random
 import shutil
@@ -41,18 +41,18 @@ DAMAGE_KINDS = ("flip", "cut", "file", "directory", "swap")
 
 def plan(kind: Kind, seed: int, number: int, names: Sequence[str] = ()) -> list[str]:
     """Return this number of faults in an order drawn with the seed, limited to `names` if it is not empty."""
-    applies = {
+    weight_by_fault = {
         name: weight
         for name, weight in WEIGHT_BY_FAULT.items()
         if (not names or name in names)
         and not (name.startswith(("postgres", "backends")) and kind.database == "sqlite")
         and not (name.startswith("broker") and kind.broker == "filesystem")
     }
-    return random.Random(seed).choices(list(applies), list(applies.values()), k=number)
+    return random.Random(seed).choices(list(weight_by_fault), list(weight_by_fault.values()), k=number)
 
 
 class Chaos:
-    """Random faults for a plant. The same seed chooses the same faults, although at other moments."""
+    """Random faults for an installation. The same seed chooses the same faults, although at other moments."""
 
     def __init__(self, plant: Plant, seed: int) -> None:
         self.plant = plant
@@ -74,9 +74,9 @@ class Chaos:
     def strike(self, run_ids: Sequence[str], name: str) -> bool:
         """Cause one fault, and return False if there was nothing to disturb."""
         self.look(run_ids)
-        before = self.counts.total()
+        count_before = self.counts.total()
         getattr(self, f"_{name}")()
-        return self.counts.total() > before
+        return self.counts.total() > count_before
 
     def look(self, run_ids: Sequence[str]) -> None:
         """Remember what is committed."""
@@ -86,9 +86,9 @@ class Chaos:
     def _victim(self) -> Trainer | None:
         """Return a trainer, usually one with progress, since a run without progress would never end."""
         trainers = self.plant.trainers()
-        started = [trainer for trainer in trainers if trainer.step > max(trainer.began_at, 0)]
-        chosen = started if started and self._random.random() < 0.8 else trainers
-        return self._random.choice(chosen) if chosen else None
+        started_trainers = [trainer for trainer in trainers if trainer.step > max(trainer.began_at, 0)]
+        candidates = started_trainers if started_trainers and self._random.random() < 0.8 else trainers
+        return self._random.choice(candidates) if candidates else None
 
     def _trainer_killed(self) -> None:
         victim = self._victim()
@@ -162,9 +162,9 @@ class Chaos:
             except TookTooLong:
                 return  # the other worker was busy the whole time
             self.counts["frozen_past_lease"] += 1
-            before = self._rows_of(victim)
+            rows_before = self._rows_of(victim)
         wait_for(lambda: not is_alive(victim.pid), "a trainer that woke too late ends")
-        self.counts["stale_rows"] += self._rows_of(victim) - before
+        self.counts["stale_rows"] += self._rows_of(victim) - rows_before
 
     def _is_over(self, victim: Trainer) -> bool:
         run = self.plant.read(victim.run_id)
@@ -180,13 +180,15 @@ class Chaos:
         if victim is None or not send(victim.pid, signal.SIGSTOP):
             return
         rows = self.rows(victim.run_id)
-        undamaged = [row for row in rows if f"{row.run_id}/{row.path}" not in self.plant.damaged]
-        if len(undamaged) < 2:
+        undamaged_rows = [row for row in rows if f"{row.run_id}/{row.path}" not in self.plant.damaged]
+        if len(undamaged_rows) < 2:
             send(victim.pid, signal.SIGCONT)
             return
-        newest, older = (self.plant.settings.artifact_dir(row.run_id) / row.path for row in undamaged[:2])
-        self.plant.damaged.add(f"{victim.run_id}/{newest.name}")
-        damage(newest, self._random.choice(DAMAGE_KINDS), older, self._random)
+        newest_directory, older_directory = (
+            self.plant.settings.artifact_dir(row.run_id) / row.path for row in undamaged_rows[:2]
+        )
+        self.plant.damaged.add(f"{victim.run_id}/{newest_directory.name}")
+        damage(newest_directory, self._random.choice(DAMAGE_KINDS), older_directory, self._random)
         send(victim.pid, signal.SIGKILL)
         self.counts.update(("checkpoint_damaged", "trainer_killed"))
 

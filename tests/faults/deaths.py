@@ -44,19 +44,21 @@ def discover(kind: Kind, warm: Path) -> Points:
             lease_seconds=6,
             trainer_failpoint=("record", str(files["trainer"])),
             failpoint=("record", str(files["worker"])),
-        ) as plant:
-            references(plant, [RUN_CONFIG])
-            (run_id,) = plant.queue([RUN_CONFIG])
+        ) as installation:
+            references(installation, [RUN_CONFIG])
+            (run_id,) = installation.queue([RUN_CONFIG])
             victims = wait_for(
                 lambda: [
-                    trainer for trainer in plant.trainers() if trainer.run_id == run_id and trainer.step > 2
+                    trainer
+                    for trainer in installation.trainers()
+                    if trainer.run_id == run_id and trainer.step > 2
                 ],
                 "a step",
             )
             send(victims[0].pid, signal.SIGKILL)
-            plant.wait_until_ended([run_id])
-            plant.crew[0].send_signal(signal.SIGTERM)
-            plant.crew[0].wait()
+            installation.wait_until_ended([run_id])
+            installation.crew[0].send_signal(signal.SIGTERM)
+            installation.crew[0].wait()
         return {role: list(Counter(file.read_text().splitlines())) for role, file in files.items()}
 
 
@@ -70,7 +72,7 @@ def is_certain(point: str) -> bool:
 
 def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Round, list[str]]:
     """Cause one death at each point, and return the judged round and the points that no process reached."""
-    started = time.monotonic()
+    start_time = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         plan = Plan(Path(directory))
         plan.write(points)
@@ -81,37 +83,37 @@ def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Ro
             slots=1 if role == "worker" else 2,
             trainer_failpoint=order if role == "trainer" else (),
             failpoint=order if role == "worker" else (),
-        ) as plant:
-            chaos, run_ids = Chaos(plant, seed=0), []
-            (expected,) = references(plant, [RUN_CONFIG])
+        ) as installation:
+            chaos, run_ids = Chaos(installation, seed=0), []
+            (expected,) = references(installation, [RUN_CONFIG])
             for _ in range(BATCH_COUNT):
-                batch = plant.queue([RUN_CONFIG] * 3)
+                batch = installation.queue([RUN_CONFIG] * 3)
                 run_ids += batch
-                while plant.unended(batch):
+                while installation.unended(batch):
                     chaos.look(run_ids)
                     if role == "worker":
-                        _move_workers_on(plant, plan, chaos)
+                        _move_workers_on(installation, plan, chaos)
                     time.sleep(0.2)
                 for pid in plan.takers():
                     plan.give_back(pid)
                 if not plan.points("todo"):
                     break
             chaos.counts["failpoint"] = len(plan.points("hit"))
-            verdict = verdict_of(plant, chaos, dict.fromkeys(run_ids, expected))
-            played = Round(kind, 0, chaos.counts, verdict, time.monotonic() - started)
-            return played, plan.points("todo")
+            verdict = verdict_of(installation, chaos, dict.fromkeys(run_ids, expected))
+            played_round = Round(kind, 0, chaos.counts, verdict, time.monotonic() - start_time)
+            return played_round, plan.points("todo")
 
 
 def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
     """Replace each dead worker, and stop or kill processes for the points that need it."""
-    alive = {process.pid: process for process in plant.alive()}
+    alive_workers = {process.pid: process for process in plant.alive()}
     for pid, point in plan.takers().items():
-        if pid not in alive:
+        if pid not in alive_workers:
             plan.give_back(pid)
         elif ("_move_on" in point or "_settle" in point) and chaos.counts["trainer_killed"] < MAX_KILLS:
             chaos.strike([], "trainer_killed")
         elif "SlotPool.close" in point and pid in [trainer.worker_pid for trainer in plant.trainers()]:
-            alive[pid].send_signal(signal.SIGTERM)
+            alive_workers[pid].send_signal(signal.SIGTERM)
             wait_for(lambda pid=pid: not is_alive(pid), "a worker ends")  # type: ignore[misc]
     while len(plant.alive()) < plant.workers:
         plant.start_worker()

@@ -50,14 +50,14 @@ class Disk:
 @contextmanager
 def mounted_disks(*disks: Disk) -> Iterator[None]:
     """Mount several disks at their mount points."""
-    done: list[Disk] = []
+    mounted: list[Disk] = []
     try:
         for disk in disks:
             disk.mount()
-            done.append(disk)
+            mounted.append(disk)
         yield
     finally:
-        for disk in reversed(done):
+        for disk in reversed(mounted):
             disk.unmount()
 
 
@@ -77,8 +77,8 @@ def reason_without_disks() -> str:
     """Return the reason why this machine has no loop devices, or an empty text."""
     if os.geteuid() != 0:
         return "power cuts need root, who alone may mount a file system"
-    if absent := [name for name in REQUIRED_COMMANDS if shutil.which(name) is None]:
-        return f"power cuts need {', '.join(absent)}"
+    if missing_commands := [name for name in REQUIRED_COMMANDS if shutil.which(name) is None]:
+        return f"power cuts need {', '.join(missing_commands)}"
     with image_directory() as directory:
         disk = Disk(directory / "image", directory / "place")
         try:

@@ -119,21 +119,21 @@ def _recorder(file: Path) -> Visit:
 def listen(visit: Visit, *, below: str = "/runs/") -> None:
     """Call `visit` with the name of each point that this process passes from now on.
 
-    File operations count if their path contains `below`."""
+    File operations count if their path contains `root`."""
     _listen_to_sql(visit)
     for name in FILE_OPERATIONS:
         setattr(os, name, _watched(getattr(os, name), name, visit, below))
 
 
 def _listen_to_sql(visit: Visit) -> None:
-    def before(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    def visit_before(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         visit(f"before {_frame()}: {_brief(statement)}")
 
-    def after(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    def visit_after(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         visit(f"after {_frame()}: {_brief(statement)}")
 
-    event.listen(Engine, "before_cursor_execute", before)
-    event.listen(Engine, "after_cursor_execute", after)
+    event.listen(Engine, "before_cursor_execute", visit_before)
+    event.listen(Engine, "after_cursor_execute", visit_after)
     event.listen(Engine, "commit", lambda _: visit(f"before {_frame()}: commit"))
     event.listen(Session, "after_commit", lambda _: visit(f"after {_frame()}: commit"))
 
@@ -163,8 +163,8 @@ def _path(target: Any, directory: int | None) -> str:
 
 def _plain(path: str, below: str) -> str:
     """Return a path within a run's directory, without the parts that differ between runs."""
-    inside = path.split(below, 1)[1].partition("/")[2] or "."
-    return re.sub(r"s\d{6}-a\d+(\.\d+)?", "CHECKPOINT", inside)
+    inner_path = path.split(below, 1)[1].partition("/")[2] or "."
+    return re.sub(r"s\d{6}-a\d+(\.\d+)?", "CHECKPOINT", inner_path)
 
 
 def _brief(statement: str) -> str:
@@ -174,14 +174,16 @@ def _brief(statement: str) -> str:
 
 def _frame() -> str:
     """Return the name of our innermost function, and the worker's function that called it if different."""
-    inner = outer = ""
+    inner_name = outer_name = ""
     frame = sys._getframe(1)
-    while frame is not None and not outer:
+    while frame is not None and not outer_name:
         module = frame.f_globals.get("__name__", "")
         if module.startswith(OUR_PREFIXES) and module not in SKIPPED_MODULES:
             name = frame.f_code.co_qualname.replace("<locals>.", "").replace(".<lambda>", "")
             name = name if "." in name or name[0].isupper() else f"{module.rpartition('.')[2]}.{name}"
-            inner = inner or name
-            outer = name if module.startswith("worker.") and not module.startswith("worker.policy") else ""
+            inner_name = inner_name or name
+            outer_name = (
+                name if module.startswith("worker.") and not module.startswith("worker.policy") else ""
+            )
         frame = frame.f_back  # type: ignore[assignment]
-    return inner if outer in ("", inner) else f"{outer} > {inner}"
+    return inner_name if outer_name in ("", inner_name) else f"{outer_name} > {inner_name}"

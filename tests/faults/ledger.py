@@ -101,8 +101,8 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
     rows += [["**kill -9 in all**", *(f"**{kills(lines, database)}**" for database in DATABASES)]]
     rows += [["**result**", "", ""]]
     rows += [[text, *(f"{_sum(lines, d, name):,}" for d in DATABASES)] for name, text in RESULT_TITLES]
-    marked = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([marked[0], "| --- | ---: | ---: |", *marked[1:]]) + "\n"
+    table_rows = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([table_rows[0], "| --- | ---: | ---: |", *table_rows[1:]]) + "\n"
 
 
 def _sum(lines: Iterable[Mapping[str, Any]], database: str, name: str) -> int:

@@ -225,8 +225,8 @@ class Plant:
         standing: object = None
         deadline = 0.0
         while self.unended(run_ids):
-            if (now := self._standing(run_ids)) != standing:
-                standing, deadline = now, time.monotonic() + seconds
+            if (new_standing := self._standing(run_ids)) != standing:
+                standing, deadline = new_standing, time.monotonic() + seconds
             if time.monotonic() > deadline:
                 raise TookTooLong(f"nothing moved for {seconds:.0f} s; {self.describe(run_ids)}")
             time.sleep(0.1)
@@ -259,8 +259,8 @@ class Plant:
         )
         with reading(self.sessions) as session:
             rows = session.execute(query).mappings().all()
-        recorded = [Trainer(**row)._replace(pid=self._process_of(row["pid"])) for row in rows]
-        return [trainer for trainer in recorded if trainer.pid and is_alive(trainer.pid)]
+        recorded_trainers = [Trainer(**row)._replace(pid=self._process_of(row["pid"])) for row in rows]
+        return [trainer for trainer in recorded_trainers if trainer.pid and is_alive(trainer.pid)]
 
     def _process_of(self, pid: int) -> int:
         """Return the training process for the `pid` that its supervisor knows, or 0 if it has not started."""

@@ -109,7 +109,7 @@ def cut_power(
     """Cut an act at every n-th point from the `first` on, or at `limit` points spread over it.
 
     In a control (if `syncs` is False), losses are counted and are not errors."""
-    started = time.monotonic()
+    start_time = time.monotonic()
     with image_directory() as directory:
         ground = Ground(database, is_apart=database == "postgres" or bool(first % 2), directory=directory)
         base = ground.images("base")
@@ -125,19 +125,19 @@ def cut_power(
         ):  # none at the end: a life that depends on the clock may have fewer points than the previous one
             cut_points = range(points // limit // 2, points, max(points // limit, 1))[:limit]
         verdict, faults, lost_in = Verdict(), Counter[str](), 0
-        for cut in _life(ground, base, act, set(cut_points)):
-            verdict_of_cut = _judged(ground, cut, reference)
+        for power_cut in _life(ground, base, act, set(cut_points)):
+            verdict_of_cut = _judged(ground, power_cut, reference)
             lost_in += bool(verdict_of_cut.lost or verdict_of_cut.unfinished)
             faults["power_cut" if syncs else "power_cut_control"] += 1
             if syncs:
-                _add(verdict, verdict_of_cut, f"{act}, {cut.point}: ")
+                _add(verdict, verdict_of_cut, f"{act}, {power_cut.point}: ")
     kind = Kind(database, "none", "none")
-    measured = {"act": act, "points": points, "first": first, "every": every, "apart": ground.is_apart}
+    figures = {"act": act, "points": points, "first": first, "every": every, "apart": ground.is_apart}
     if not syncs:
-        measured["cuts_that_lost"] = lost_in
+        figures["cuts_that_lost"] = lost_in
         if not lost_in:
             verdict.sentences.append(f"{act}: the control lost nothing, so the campaign shows nothing")
-    return Round(kind, first, faults, verdict, time.monotonic() - started, measured)
+    return Round(kind, first, faults, verdict, time.monotonic() - start_time, figures)
 
 
 def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> Iterator[Round]:
@@ -158,8 +158,8 @@ def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> I
 
 def _add(verdict: Verdict, addition: Verdict, where: str) -> None:
     for name, figure in asdict(addition).items():
-        further = [where + sentence for sentence in figure] if name == "sentences" else figure
-        setattr(verdict, name, getattr(verdict, name) + further)
+        additional = [where + sentence for sentence in figure] if name == "sentences" else figure
+        setattr(verdict, name, getattr(verdict, name) + additional)
 
 
 def _copied(ground: Ground, images: dict[str, Path], name: str, mount_name: str) -> dict[str, Path]:
@@ -190,16 +190,16 @@ def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, 
 
 def _life(ground: Ground, base: dict[str, Path], act: str, cut_points: set[int]) -> list[Cut]:
     """Play the act once, and return the state after each cut."""
-    images, cuts = _copied(ground, base, "life", "base"), []
+    images, power_cuts = _copied(ground, base, "life", "base"), []
     note, count = ground.directory / "life.jsonl", ground.directory / "count"
     note.write_text("")
     with ground.installed(images, "life") as installation:
         child = _fork(lambda: _act(ground, installation, act, cut_points, count, note))
         while (status := os.waitpid(child, os.WUNTRACED)[1]) and os.WIFSTOPPED(status):
-            cuts.append(_cut(ground, installation, act, images, note, len(cuts)))
+            power_cuts.append(_cut(ground, installation, act, images, note, len(power_cuts)))
             os.kill(child, signal.SIGCONT)
         assert os.waitstatus_to_exitcode(status) == 0, f"{act} ended with {status}"
-    return cuts
+    return power_cuts
 
 
 def _cut(
@@ -259,10 +259,10 @@ def _judged(ground: Ground, cut: Cut, reference: Record) -> Verdict:
     try:
         with ground.installed(cut.images, "cut") as installation:
 
-            def look() -> None:
+            def check_installation() -> None:
                 answer.write_text(json.dumps(check(installation, cut.seen, cut.acknowledged, reference)))
 
-            _finish(_fork(look), "check")
+            _finish(_fork(check_installation), "check")
             fields = json.loads(answer.read_text())
     except AssertionError as error:  # Postgres does not start, or the check itself failed
         fields = asdict(Verdict(lost=1, sentences=[f"does not go on: {error}"]))

@@ -89,19 +89,19 @@ def launching(installation: Installation, acknowledge: Acknowledge) -> None:
     with client_of_service(settings, settings.effective_database_url, token=token) as client:
 
         def call(method: str, path: str, **options: Any) -> Any:
-            answer = client.request(method, f"/api/v1{path}", **options)
-            assert answer.is_success, answer.text
-            return answer.json()
+            response = client.request(method, f"/api/v1{path}", **options)
+            assert response.is_success, response.text
+            return response.json()
 
         head = {"Content-Type": "application/x-ndjson"}
         for number in range(2):
-            uploaded = call(
+            uploaded_dataset = call(
                 "POST", "/datasets?name=rows.jsonl", content=DATASET_ROWS * (number + 1), headers=head
             )
-            acknowledge("upload", uploaded["sha256"], True)
-        acknowledge("upload", uploaded["sha256"], None)  # from here on, both states are allowed
-        call("DELETE", f"/datasets/{uploaded['sha256']}")
-        acknowledge("upload", uploaded["sha256"], False)
+            acknowledge("upload", uploaded_dataset["sha256"], True)
+        acknowledge("upload", uploaded_dataset["sha256"], None)  # from here on, both states are allowed
+        call("DELETE", f"/datasets/{uploaded_dataset['sha256']}")
+        acknowledge("upload", uploaded_dataset["sha256"], False)
         runs = [run["id"] for run in call("POST", "/experiments", json=EXPERIMENT_BODY)["runs"]]
         acknowledge("run", *runs)
         acknowledge("run", call("POST", f"/runs/{runs[0]}/clone", json={"seed": 3})["id"])
@@ -222,6 +222,6 @@ def _unsealed(session: Session) -> None:
     """Make a run with points for three blocks."""
     run = make_run(session, seed=2, status="finished", attempt=1, last_step=LONG)
     make_attempt(session, run, 1, from_step=-1).ended_at = db_now()
-    odd = {7: math.nan, 8: math.inf, 9: -0.0}
+    nonfinite_values = {7: math.nan, 8: math.inf, 9: -0.0}
     for name in ("reward/mean", "policy/entropy"):
-        write_metric(session, run, name, {step: step / 7 for step in range(1, LONG + 1)} | odd)
+        write_metric(session, run, name, {step: step / 7 for step in range(1, LONG + 1)} | nonfinite_values)

@@ -55,9 +55,9 @@ def visible(sessions: Sessions) -> set[Row]:
         (RolloutGroup.run_id, RolloutGroup.id),
     )
     with reading(sessions) as session:
-        doomed = set(session.scalars(select(Run.id).where(Run.deleting_at.is_not(None))))
-        runs = set(session.scalars(select(Run.id))) - doomed
-        if doomed:  # its events and experiment are also deleted
+        deleting_runs = set(session.scalars(select(Run.id).where(Run.deleting_at.is_not(None))))
+        runs = set(session.scalars(select(Run.id))) - deleting_runs
+        if deleting_runs:  # its events and experiment are also deleted
             keys = keys[2:]
         visible_rows = {
             (key[0].class_.__name__, *row) for key in keys for row in session.execute(select(*key))
@@ -79,12 +79,12 @@ def visible(sessions: Sessions) -> set[Row]:
             for completion in completions
         }
         by_step = select(Checkpoint).order_by(Checkpoint.step)
-        newest = {row.run_id: row.path for row in session.scalars(by_step)}
-    visible_rows = {row for row in visible_rows if not doomed.intersection(row)}
+        newest_checkpoints = {row.run_id: row.path for row in session.scalars(by_step)}
+    visible_rows = {row for row in visible_rows if not deleting_runs.intersection(row)}
     return (
         visible_rows
         | {("Run", run_id) for run_id in runs}
-        | {("Checkpoint", *checkpoint) for checkpoint in newest.items()}
+        | {("Checkpoint", *checkpoint) for checkpoint in newest_checkpoints.items()}
     )
 
 
@@ -95,16 +95,22 @@ def check(
     installation.in_environment()
     verdict = Verdict()
     try:
-        before = {acknowledgement[0]: acknowledgement[1:] for acknowledgement in acknowledged}.get("schema")
-        if before and _schema(installation) != before[0]:
-            verdict.sentences.append(f"acknowledged but not so: schema {before[0]}")
+        acknowledged_schema = {
+            acknowledgement[0]: acknowledgement[1:] for acknowledgement in acknowledged
+        }.get("schema")
+        if acknowledged_schema and _schema(installation) != acknowledged_schema[0]:
+            verdict.sentences.append(f"acknowledged but not so: schema {acknowledged_schema[0]}")
         sessions = _start(installation)
-        lost = [*verdict.sentences, *_lost_rows(sessions, seen), *_lost(installation, sessions, acknowledged)]
+        lost_sentences = [
+            *verdict.sentences,
+            *_lost_rows(sessions, seen),
+            *_lost(installation, sessions, acknowledged),
+        ]
         _seal(sessions)
-        lost += [] if lost else _lost_rows(sessions, seen)
+        lost_sentences += [] if lost_sentences else _lost_rows(sessions, seen)
         verdict = _ended(installation, sessions, reference)
-        verdict.sentences = lost + verdict.sentences
-        verdict.lost += len(lost)
+        verdict.sentences = lost_sentences + verdict.sentences
+        verdict.lost += len(lost_sentences)
     except (CannotStart, GrpoLabError, SQLAlchemyError) as error:
         verdict.sentences.append(f"does not go on: {error}")
         verdict.lost += 1
@@ -146,10 +152,14 @@ def _seal(sessions: Sessions) -> None:
 
 def _lost_rows(sessions: Sessions, seen: Collection[Row]) -> list[str]:
     with reading(sessions) as session:
-        gone = set(seen) - visible(sessions)
+        missing_rows = set(seen) - visible(sessions)
         stored_checkpoints = {(row.run_id, row.path) for row in session.scalars(select(Checkpoint))}
-    gone = {row for row in gone if row[0] != "Checkpoint" or row[1:] not in stored_checkpoints}
-    return [f"lost: {row}" for row in sorted(gone, key=str)[:5]] + ["lost: more"] * max(len(gone) - 5, 0)
+    missing_rows = {
+        row for row in missing_rows if row[0] != "Checkpoint" or row[1:] not in stored_checkpoints
+    }
+    return [f"lost: {row}" for row in sorted(missing_rows, key=str)[:5]] + ["lost: more"] * max(
+        len(missing_rows) - 5, 0
+    )
 
 
 def _lost(installation: Installation, sessions: Sessions, acknowledged: Acknowledged) -> list[str]:
@@ -204,11 +214,11 @@ def _ended(installation: Installation, sessions: Sessions, reference: Record) ->
     for name in ("monday", "tuesday"):  # a published directory is complete, acknowledged or not
         if (installation.backups / name).exists():
             verify(installation.backups / name, read_manifest(installation.backups / name))
-    trained = _train_to_the_end(sessions, settings) if reference else []
+    trained_runs = _train_to_the_end(sessions, settings) if reference else []
     findings = audit(sessions, settings.state)
     with reading(sessions) as session:
         assert is_postgres(session) == (installation.database == "postgres")
-        return judge(session, Witness(), dict.fromkeys(trained, reference), findings)
+        return judge(session, Witness(), dict.fromkeys(trained_runs, reference), findings)
 
 
 def _train_to_the_end(sessions: Sessions, settings: Settings) -> list[str]:

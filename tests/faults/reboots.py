@@ -35,14 +35,14 @@ MAX_END_SECONDS = 120.0
 
 def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> Round:
     """End one run this number of times, in each way in turn, and compare it with an uninterrupted run."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     settings = {"LEASE_SECONDS": LEASE_SECONDS, "OMP_NUM_THREADS": 1, "WORKER_SLOTS": 1}
-    started = time.monotonic()
+    start_time = time.monotonic()
     witness, seconds, sentences = Witness(), dict[str, list[float]](), list[str]()
-    lab = Lab(directory, **settings)
+    launcher = Lab(directory, **settings)
     try:
-        lab.wait_until_up()
+        launcher.wait_until_up()
         engine = open_engine(f"sqlite:///{directory / 'grpolab.db'}")
         sessions = open_sessions(engine)
         with sessions.begin() as session:
@@ -57,35 +57,35 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
         wait_for(
             lambda: has_reached(run_ids[0], RUN_CONFIG["steps"]), "the uninterrupted run ends", seconds=600
         )
-        ended = 0
+        ended_attempt = 0
         for shutdown in islice(cycle(ways), times):
-            step = chance.randrange(1, RUN_CONFIG["steps"])
+            step = rng.randrange(1, RUN_CONFIG["steps"])
             wait_for(lambda step=step: has_reached(run_ids[1], step), "a step to reboot at", seconds=600)  # type: ignore[misc]
             if shutdown == "reboot":
-                lab.kill_all()
+                launcher.kill_all()
             else:
-                wait_for(lambda e=ended: _trains(sessions, run_ids[1], e), "it trains", seconds=600)  # type: ignore[misc]
-                seconds.setdefault(shutdown, []).append(_ask(lab, twice=shutdown == "up_asked_twice"))
+                wait_for(lambda e=ended_attempt: _trains(sessions, run_ids[1], e), "it trains", seconds=600)  # type: ignore[misc]
+                seconds.setdefault(shutdown, []).append(_ask(launcher, twice=shutdown == "up_asked_twice"))
                 sentences += _unsaved(sessions, run_ids[1], shutdown)
             with reading(sessions) as session:
-                ended = session.get_one(Run, run_ids[1]).attempt
-            lab = Lab(directory, port=lab.port, **settings).wait_until_up()
+                ended_attempt = session.get_one(Run, run_ids[1]).attempt
+            launcher = Lab(directory, port=launcher.port, **settings).wait_until_up()
         wait_for(lambda: has_reached(run_ids[1], 10**9), "the interrupted run ends", seconds=600)
         findings = audit(sessions, directory)
         with reading(sessions) as session:
             verdict = judge(session, witness, {run_ids[1]: record_of(session, run_ids[0])}, findings)
         engine.dispose()
     finally:
-        lab.kill_all()
+        launcher.kill_all()
         shutil.rmtree(directory, ignore_errors=True)
     verdict.sentences.extend(sentences)
-    measured = {
-        f"{shutdown}_seconds": [round(median(took), 1), round(max(took), 1)]
-        for shutdown, took in seconds.items()
+    figures = {
+        f"{shutdown}_seconds": [round(median(durations), 1), round(max(durations), 1)]
+        for shutdown, durations in seconds.items()
     }
     faults = Counter(islice(cycle(ways), times))
     kind = Kind("sqlite", "valkey", "own")
-    return Round(kind, seed, faults, verdict, time.monotonic() - started, measured)
+    return Round(kind, seed, faults, verdict, time.monotonic() - start_time, figures)
 
 
 def _trains(sessions: Sessions, run_id: str, ended: int) -> bool:
@@ -115,10 +115,10 @@ def _unsaved(sessions: Sessions, run_id: str, shutdown: str) -> list[str]:
     It must be queued again, and everything must be saved if it was asked only once."""
     with reading(sessions) as session:
         run = session.get_one(Run, run_id)
-        newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)
-        saved = session.scalar(newest) or 0
+        newest_query = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)
+        saved_step = session.scalar(newest_query) or 0
     if run.status not in ("queued", "finished"):
         return [f"after {shutdown} the run is {run.status}"]
-    if shutdown == "up_asked" and saved != run.last_step:
-        return [f"after {shutdown} the run is at step {run.last_step}, its newest checkpoint at {saved}"]
+    if shutdown == "up_asked" and saved_step != run.last_step:
+        return [f"after {shutdown} the run is at step {run.last_step}, its newest checkpoint at {saved_step}"]
     return []

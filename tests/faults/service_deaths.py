@@ -37,7 +37,7 @@ LIFE_SECONDS = (0.05, 0.8)
 
 
 class Service:
-    """An API process on a plant's database, which always has the same address."""
+    """An API process on an installation's database, which always has the same address."""
 
     def __init__(self, plant: Plant, parent: "subprocess.Popen[str]") -> None:
         self._parent = parent
@@ -95,31 +95,31 @@ def running_service(plant: Plant) -> Iterator[Service]:
 
 def kill_service(database: str, seed: int, *, times: int) -> Round:
     """Kill the service this number of times under five clients, which then repeat interrupted requests."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     kind = Kind(database, trainers="none")
-    with Plant(kind, workers=0) as plant, running_service(plant) as service:
-        target = _target(plant, service)
+    with Plant(kind, workers=0) as installation, running_service(installation) as service:
+        target = _target(installation, service)
         callers = [Maker(target), Maker(target, experiments=False), Uploader(target), Reader(target)]
         for caller in callers:
             caller.ask()
-        everybody: list[Caller] = [*callers, Follower(target)]
-        started = time.monotonic()
+        all_callers: list[Caller] = [*callers, Follower(target)]
+        start_time = time.monotonic()
         for _ in range(times):
-            _storm(service, everybody, chance.uniform(*LIFE_SECONDS))
-            for caller in everybody:
+            _storm(service, all_callers, rng.uniform(*LIFE_SECONDS))
+            for caller in all_callers:
                 caller.make_good()
-        for caller in everybody:
+        for caller in all_callers:
             caller.check()
-        seconds = time.monotonic() - started
-        sentences = [sentence for caller in everybody for sentence in caller.wrong]
-        verdict = Verdict(sentences=sentences + audit(plant.sessions, plant.settings.state))
-    measured = {
-        "cut": sum(caller.cut for caller in everybody),
-        "answered": {caller.name: caller.answered for caller in everybody},
-        "cut_by": {caller.name: caller.cut for caller in everybody},
-        "kept": {caller.name: caller.survived for caller in everybody if caller.survived},
+        seconds = time.monotonic() - start_time
+        sentences = [sentence for caller in all_callers for sentence in caller.wrong]
+        verdict = Verdict(sentences=sentences + audit(installation.sessions, installation.settings.state))
+    figures = {
+        "cut": sum(caller.cut for caller in all_callers),
+        "answered": {caller.name: caller.answered for caller in all_callers},
+        "cut_by": {caller.name: caller.cut for caller in all_callers},
+        "kept": {caller.name: caller.survived for caller in all_callers if caller.survived},
     }
-    return Round(kind, seed, Counter({"service_killed": times}), verdict, seconds, measured)
+    return Round(kind, seed, Counter({"service_killed": times}), verdict, seconds, figures)
 
 
 def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
@@ -128,8 +128,8 @@ def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
         working = [threads.submit(caller.work) for caller in callers]
         time.sleep(seconds)
         service.kill()
-    for work in working:
-        work.result()
+    for future in working:
+        future.result()
     service.start()
 
 

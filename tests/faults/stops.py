@@ -35,26 +35,26 @@ STEP_COUNT = 18
 
 def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
     """End a run this number of times, in each way in turn, with a new run if one ends too soon."""
-    started = time.monotonic()
-    with Plant(kind, warm, workers=1, slots=1) as plant:
+    start_time = time.monotonic()
+    with Plant(kind, warm, workers=1, slots=1) as installation:
         (config,) = configs(1, steps=STEP_COUNT)
-        (expected,) = references(plant, [config])
-        enders = Enders(plant, seed)
-        run_ids = plant.queue([config])
+        (expected,) = references(installation, [config])
+        enders = Enders(installation, seed)
+        run_ids = installation.queue([config])
         for number in range(times):
             victim = enders.next_victim(run_ids, config)
             enders.chaos.look(run_ids)
             getattr(enders, STOP_KINDS[number % len(STOP_KINDS)])(victim)
-        plant.wait_until_ended(run_ids)
-        verdict = verdict_of(plant, enders.chaos, dict.fromkeys(run_ids, expected))
+        installation.wait_until_ended(run_ids)
+        verdict = verdict_of(installation, enders.chaos, dict.fromkeys(run_ids, expected))
     verdict.sentences.extend(enders.sentences)
-    measured: dict[str, Any] = {
-        f"{ending}_seconds": [round(median(took), 2), round(max(took), 2)]
-        for ending, took in enders.seconds.items()
-        if took
+    figures: dict[str, Any] = {
+        f"{ending}_seconds": [round(median(durations), 2), round(max(durations), 2)]
+        for ending, durations in enders.seconds.items()
+        if durations
     }
-    measured["late_stops"] = enders.late
-    return Round(kind, seed, enders.chaos.counts, verdict, time.monotonic() - started, measured)
+    figures["late_stops"] = enders.late
+    return Round(kind, seed, enders.chaos.counts, verdict, time.monotonic() - start_time, figures)
 
 
 class Enders:
@@ -72,7 +72,7 @@ class Enders:
     def next_victim(self, run_ids: list[str], config: dict[str, object]) -> Trainer:
         """Return a trainer that has made at least one more step, of a new run if this one has ended."""
 
-        def found() -> list[Trainer]:
+        def find_victims() -> list[Trainer]:
             if not self.plant.unended(run_ids):
                 run_ids.extend(self.plant.queue([config]))
             return [
@@ -82,7 +82,7 @@ class Enders:
             ]
 
         steps = self._random.randrange(3)
-        return wait_for(found, "a trainer gets on")[0]
+        return wait_for(find_victims, "a trainer gets on")[0]
 
     def stop_wished(self, victim: Trainer) -> None:
         """Send the user's request to stop, and then resume."""
@@ -90,11 +90,11 @@ class Enders:
         with self.plant.sessions.begin() as session:
             lifecycle.request_action(session, victim.run_id, "stop")
         wait_for(lambda: self.plant.read(victim.run_id).status != "running", "a run stops")
-        took = self._note("stop_wished", asked_at)
+        duration = self._note("stop_wished", asked_at)
         if self.plant.read(victim.run_id).status != "stopped":
             return  # it had just ended
         self._check_saved("stop_wished", victim)
-        self.late += took > self._longest_step(victim) + MAX_STOP_SECONDS
+        self.late += duration > self._longest_step(victim) + MAX_STOP_SECONDS
         with self.plant.sessions.begin() as session:
             lifecycle.resume_run(session, victim.run_id)
 
@@ -120,10 +120,10 @@ class Enders:
         self.plant.start_worker()
 
     def _note(self, ending: str, asked: float) -> float:
-        took = time.monotonic() - asked
-        self.seconds[ending].append(took)
+        duration = time.monotonic() - asked
+        self.seconds[ending].append(duration)
         self.chaos.counts[ending] += 1
-        return took
+        return duration
 
     def _ask(self) -> "subprocess.Popen[bytes]":
         (worker,) = self.plant.alive()
@@ -145,12 +145,12 @@ class Enders:
 
     def _check_saved(self, ending: str, victim: Trainer) -> None:
         run = self.plant.read(victim.run_id)
-        newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == victim.run_id)
+        newest_query = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == victim.run_id)
         with reading(self.plant.sessions) as session:
-            saved = session.scalar(newest)
-        if saved != run.last_step:
+            saved_step = session.scalar(newest_query)
+        if saved_step != run.last_step:
             self.sentences.append(
-                f"{ending}: the run is at step {run.last_step}, its newest checkpoint at {saved}"
+                f"{ending}: the run is at step {run.last_step}, its newest checkpoint at {saved_step}"
             )
 
     def _longest_step(self, victim: Trainer) -> float:

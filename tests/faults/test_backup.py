@@ -33,27 +33,29 @@ def records(plant, run_ids):
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_runs_of_a_restored_backup_end_bit_equal(warm, database, tmp_path):
-    with Plant(Kind(database, "filesystem"), warm, workers=1, lease_seconds=30) as plant:
-        run_ids = plant.queue(configs(2, steps=20))
-        wait_for(lambda: all(plant.read(run_id).last_step >= 5 for run_id in run_ids), "both runs train")
-        saved = save_backup(plant.settings, tmp_path / "backup")
-        assert saved.missing == []
-        assert saved.manifest.checkpoints >= 2
-        plant.wait_until_ended(run_ids)
-        uninterrupted = records(plant, run_ids)
-        stop_everything(plant)
+    with Plant(Kind(database, "filesystem"), warm, workers=1, lease_seconds=30) as installation:
+        run_ids = installation.queue(configs(2, steps=20))
+        wait_for(
+            lambda: all(installation.read(run_id).last_step >= 5 for run_id in run_ids), "both runs train"
+        )
+        report = save_backup(installation.settings, tmp_path / "backup")
+        assert report.missing == []
+        assert report.manifest.checkpoints >= 2
+        installation.wait_until_ended(run_ids)
+        uninterrupted_records = records(installation, run_ids)
+        stop_everything(installation)
 
-        restore_backup(plant.settings, tmp_path / "backup", overwrite=True)
-        assert audit(plant.sessions, plant.settings.state) == []
-        waiting = [plant.read(run_id) for run_id in run_ids]
-        assert [(run.status, run.reason) for run in waiting] == [("queued", RESTORED_REASON)] * 2
-        assert all(5 <= run.last_step < run.steps for run in waiting)
-        plant.engine.dispose()
-        plant.reconciler = Reconciler(plant.settings, plant.sessions)
-        plant.reconciler.start()
-        plant.start_worker()
-        plant.wait_until_ended(run_ids)
-        assert audit(plant.sessions, plant.settings.state) == []
-        assert records(plant, run_ids) == uninterrupted
-        assert [plant.read(run_id).attempt for run_id in run_ids] == [2, 2]
+        restore_backup(installation.settings, tmp_path / "backup", overwrite=True)
+        assert audit(installation.sessions, installation.settings.state) == []
+        waiting_runs = [installation.read(run_id) for run_id in run_ids]
+        assert [(run.status, run.reason) for run in waiting_runs] == [("queued", RESTORED_REASON)] * 2
+        assert all(5 <= run.last_step < run.steps for run in waiting_runs)
+        installation.engine.dispose()
+        installation.reconciler = Reconciler(installation.settings, installation.sessions)
+        installation.reconciler.start()
+        installation.start_worker()
+        installation.wait_until_ended(run_ids)
+        assert audit(installation.sessions, installation.settings.state) == []
+        assert records(installation, run_ids) == uninterrupted_records
+        assert [installation.read(run_id).attempt for run_id in run_ids] == [2, 2]
     verify(tmp_path / "backup", read_manifest(tmp_path / "backup"))  # training has not changed it

@@ -29,19 +29,19 @@ def test_runs_end_bit_equal_whatever_is_killed_frozen_or_damaged(warm, database,
     kind = Kind(database, broker)
     faults = [*dict.fromkeys(plan(kind, 0, 1000)), "trainer_killed", "trainer_killed", "worker_killed"]
     random.shuffle(faults)
-    with Plant(kind, warm) as plant:
-        played = play(plant, faults, seed=random.randrange(10**9), runs=3)
-    assert played.verdict.sentences == []
-    assert played.is_clean, played.line()
-    assert set(faults) <= set(played.faults)
+    with Plant(kind, warm) as installation:
+        played_round = play(installation, faults, seed=random.randrange(10**9), runs=3)
+    assert played_round.verdict.sentences == []
+    assert played_round.is_clean, played_round.line()
+    assert set(faults) <= set(played_round.faults)
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_fails_with_a_message(warm):
-    with Plant(Kind("sqlite", "filesystem"), warm, workers=1) as plant:
-        chaos = Chaos(plant, seed=0)
-        (run_id,) = plant.queue(configs(1, steps=200))
+    with Plant(Kind("sqlite", "filesystem"), warm, workers=1) as installation:
+        chaos = Chaos(installation, seed=0)
+        (run_id,) = installation.queue(configs(1, steps=200))
         wait_for(lambda: len(chaos.rows(run_id)) == 3, "three checkpoints")
-        (trainer,) = wait_for(plant.trainers, "a trainer")
+        (trainer,) = wait_for(installation.trainers, "a trainer")
         send(trainer.pid, signal.SIGSTOP)
         rows = chaos.rows(run_id)
         for row, damage_kind in zip(
@@ -49,16 +49,16 @@ def test_a_run_whose_checkpoints_are_all_damaged_fails_with_a_message(warm):
             random.sample([damage_kind for damage_kind in DAMAGE_KINDS if damage_kind != "swap"], 3),
             strict=False,
         ):
-            directory = plant.settings.artifact_dir(run_id) / row.path
+            directory = installation.settings.artifact_dir(run_id) / row.path
             damage(directory, damage_kind, directory, random.Random())
-            plant.damaged.add(f"{run_id}/{row.path}")
+            installation.damaged.add(f"{run_id}/{row.path}")
         send(trainer.pid, signal.SIGKILL)
-        plant.wait_until_ended([run_id])
-        run = plant.read(run_id)
-        with reading(plant.sessions) as session:
+        installation.wait_until_ended([run_id])
+        run = installation.read(run_id)
+        with reading(installation.sessions) as session:
             messages_told = session.scalars(select(Event.message).where(Event.kind == "checkpoint")).all()
         assert run.status == "failed"
         assert "none of the run's 3 checkpoints is complete" in run.reason
         assert len([message for message in messages_told if message.startswith("refused: ")]) == 3
         assert run.last_step >= rows[0].step  # no training continued from it
-        assert audit(plant.sessions, plant.settings.state, damaged=plant.damaged) == []
+        assert audit(installation.sessions, installation.settings.state, damaged=installation.damaged) == []

@@ -49,13 +49,13 @@ def plant_on(clock, database, **options):
 
 def wait_for_steps(plant, run_id, *, attempt, further=1):
     """Wait until this attempt has made this number of additional steps."""
-    before = plant.read(run_id)
-    behind = before.last_step if before.attempt == attempt else 0
+    first_row = plant.read(run_id)
+    first_step = first_row.last_step if first_row.attempt == attempt else 0
 
     def has_got_on():
         run = plant.read(run_id)
         assert run.attempt <= attempt, "it was taken away"
-        return run.attempt == attempt and run.last_step >= behind + further
+        return run.attempt == attempt and run.last_step >= first_step + further
 
     wait_for(has_got_on, "it trains")
 
@@ -95,7 +95,7 @@ def answers(client, path):
 
 @contextmanager
 def service_on(clock, plant):
-    """Yield a client of a service that has this clock and maintains the plant's runs."""
+    """Yield a client of a service that has this clock and maintains the installation's runs."""
     port = free_port()
     service = Program(
         plant.settings.state, "serve", "service", PORT=port, **plant.environment | clock.environment
@@ -125,47 +125,53 @@ def clock_events(plant, run_id):
 
 
 def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_block_a_run(clock):
-    with plant_on(clock, "postgres", reconciles=False) as plant, service_on(clock, plant) as client:
+    with (
+        plant_on(clock, "postgres", reconciles=False) as installation,
+        service_on(clock, installation) as client,
+    ):
         clock.set(-HOUR_SECONDS)
-        slow = plant.start_worker(**clock.environment)
-        (run_id,) = plant.queue([{}])
-        wait_for_steps(plant, run_id, attempt=1)
-        plant.start_worker()
-        plant.wait_for_workers()
-        assert_keeps_its_run(plant, run_id, attempt=1)
-        slow.send_signal(signal.SIGKILL)
-        slow.wait()
+        slow_worker = installation.start_worker(**clock.environment)
+        (run_id,) = installation.queue([{}])
+        wait_for_steps(installation, run_id, attempt=1)
+        installation.start_worker()
+        installation.wait_for_workers()
+        assert_keeps_its_run(installation, run_id, attempt=1)
+        slow_worker.send_signal(signal.SIGKILL)
+        slow_worker.wait()
         clock.set(HOUR_SECONDS)  # of the service, and of the other worker's trainer, whose clock is right
-        assert_keeps_its_run(plant, run_id, attempt=2)
-        stop(plant, run_id)
+        assert_keeps_its_run(installation, run_id, attempt=2)
+        stop(installation, run_id)
         check_pages(client, run_id)
-        assert clock_events(plant, run_id) == []
-        check(plant, run_id)
+        assert clock_events(installation, run_id) == []
+        check(installation, run_id)
 
 
 @pytest.mark.nightly
 def test_a_machine_whose_clock_is_set_back_and_forth_continues_and_reports_it(clock):
-    with plant_on(clock, "sqlite", reconciles=False) as plant, service_on(clock, plant) as client:
-        worker = plant.start_worker(**clock.environment)
-        (run_id,) = plant.queue([{}])
-        wait_for_steps(plant, run_id, attempt=1)
+    with (
+        plant_on(clock, "sqlite", reconciles=False) as installation,
+        service_on(clock, installation) as client,
+    ):
+        worker = installation.start_worker(**clock.environment)
+        (run_id,) = installation.queue([{}])
+        wait_for_steps(installation, run_id, attempt=1)
         clock.set(HOUR_SECONDS)
-        wait_for(lambda: len(clock_events(plant, run_id)) == 1, "it is told")
-        assert_keeps_its_run(plant, run_id, attempt=1)
+        wait_for(lambda: len(clock_events(installation, run_id)) == 1, "it is told")
+        assert_keeps_its_run(installation, run_id, attempt=1)
         clock.set(-HOUR_SECONDS)
-        wait_for(lambda: len(clock_events(plant, run_id)) == 2, "it is told")
-        wait_for_steps(plant, run_id, attempt=1)
+        wait_for(lambda: len(clock_events(installation, run_id)) == 2, "it is told")
+        wait_for_steps(installation, run_id, attempt=1)
         worker.kill()
         clock.set(-3 * HOUR_SECONDS)  # the lease that it leaves behind expires two hours in the future
-        plant.start_worker(**clock.environment)
-        wait_for_steps(plant, run_id, attempt=2)
-        stop(plant, run_id)
+        installation.start_worker(**clock.environment)
+        wait_for_steps(installation, run_id, attempt=2)
+        stop(installation, run_id)
         check_pages(client, run_id)
-        events = clock_events(plant, run_id)
+        events = clock_events(installation, run_id)
         jumps = re.findall(
             r"the database's clock (jumped ahead|went back) by ([\d,]+) s: ", "\n".join(events)
         )
         assert [direction for direction, _ in jumps] == ["jumped ahead", "went back", "went back"], events
         seconds = [float(number.replace(",", "")) for _, number in jumps]
         assert seconds == pytest.approx([HOUR_SECONDS, 2 * HOUR_SECONDS, 2 * HOUR_SECONDS], abs=60)
-        check(plant, run_id)
+        check(installation, run_id)

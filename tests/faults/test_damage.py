@@ -67,35 +67,35 @@ def refusals(sessions):
 
 
 def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path):
-    undamaged, continuing, recorder = trained
-    names = sorted((path.name for path in undamaged.iterdir()), reverse=True)
+    undamaged_directory, continuing, recorder = trained
+    names = sorted((path.name for path in undamaged_directory.iterdir()), reverse=True)
     assert names == ["s000003-a1", "s000002-a1", "s000001-a1"]
-    good = {0: "none of the run's 3 checkpoints is complete"}
+    value_by_step = {0: "none of the run's 3 checkpoints is complete"}
     for step in (3, 2, 1):
-        root = shutil.copytree(undamaged, tmp_path / f"good{step}")
+        root = shutil.copytree(undamaged_directory, tmp_path / f"good{step}")
         for name in names[: 3 - step]:
             shutil.rmtree(root / name)
-        good[step] = restored(continuing(root))[1]
+        value_by_step[step] = restored(continuing(root))[1]
     recorder.flush()
-    before, damage_count = refusals(sessions), 0
-    chance = random.Random(0)
+    refusals_before, damage_count = refusals(sessions), 0
+    rng = random.Random(0)
     while damage_count < DAMAGE_COUNT:
-        root = shutil.copytree(undamaged, tmp_path / "damaged")
-        bad = chance.choice((1, 1, 2, 3))
-        for name in names[:bad]:
-            donor = chance.choice(
+        root = shutil.copytree(undamaged_directory, tmp_path / "damaged")
+        damaged_count = rng.choice((1, 1, 2, 3))
+        for name in names[:damaged_count]:
+            donor = rng.choice(
                 [donor for donor in names if donor != name and (root / donor).is_dir()] or [""]
             )
-            ways = (
+            damage_kinds = (
                 DAMAGE_KINDS
                 if donor
                 else [damage_kind for damage_kind in DAMAGE_KINDS if damage_kind != "swap"]
             )
-            damage(root / name, chance.choice(ways), undamaged / donor, chance)
+            damage(root / name, rng.choice(damage_kinds), undamaged_directory / donor, rng)
         step, state = restored(continuing(root))
-        assert step == 3 - bad
-        assert state == good[step]
+        assert step == 3 - damaged_count
+        assert state == value_by_step[step]
         shutil.rmtree(root)
-        damage_count += bad
+        damage_count += damaged_count
         recorder.flush()
-        assert refusals(sessions) == before + damage_count
+        assert refusals(sessions) == refusals_before + damage_count

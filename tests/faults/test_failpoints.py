@@ -19,8 +19,10 @@ def test_a_process_may_die_at_any_statement(warm, database):
     assert min(len(points) for points in points_by_role.values()) >= 25
     for role, points in points_by_role.items():
         certain = [point for point in points if is_certain(point)]
-        played, missed = die_at(kind, warm, role, certain[:: len(certain) // SAMPLE_SIZE][:SAMPLE_SIZE])
-        assert played.verdict.sentences == []
-        assert played.is_clean, played.line()
-        assert missed == []
-        assert played.faults["failpoint"] == SAMPLE_SIZE
+        played_round, missed_points = die_at(
+            kind, warm, role, certain[:: len(certain) // SAMPLE_SIZE][:SAMPLE_SIZE]
+        )
+        assert played_round.verdict.sentences == []
+        assert played_round.is_clean, played_round.line()
+        assert missed_points == []
+        assert played_round.faults["failpoint"] == SAMPLE_SIZE

@@ -24,22 +24,22 @@ def test_runs_of_lost_machines_end_bit_equal(request, warm, storage, tmp_path):
     url = request.getfixturevalue("s3") if storage == "s3" else f"file://{tmp_path}/share"
     faults = ["machine_lost"] * LOSS_COUNT + ["trainer_killed"] * LOSS_COUNT
     random.shuffle(faults)
-    with Plant(Kind("sqlite", "valkey"), warm, artifacts_url=url) as plant:
+    with Plant(Kind("sqlite", "valkey"), warm, artifacts_url=url) as installation:
         run_configs = configs(3)
-        expected = references(plant, run_configs)
-        chaos, hurt = Chaos(plant, random.randrange(10**9)), {}
+        expected = references(installation, run_configs)
+        chaos, expected_records = Chaos(installation, random.randrange(10**9)), {}
         while faults:
-            run_ids = plant.queue(run_configs)
-            hurt |= dict(zip(run_ids, expected, strict=True))
+            run_ids = installation.queue(run_configs)
+            expected_records |= dict(zip(run_ids, expected, strict=True))
             chaos.storm(run_ids, faults)
-        store = artifact_store(plant.settings)
-        with reading(plant.sessions) as session:
+        store = artifact_store(installation.settings)
+        with reading(installation.sessions) as session:
             run_ids = list(session.scalars(select(Run.id)))
         for run_id in run_ids:  # the remaining disk only has what the last machine wrote
             names = {row.path for row in chaos.rows(run_id)}
             assert store.listing(run_id) == dict.fromkeys(names, True)
-            assert all(store.fetch(plant.settings.artifact_dir(run_id) / name) for name in names)
-        verdict = verdict_of(plant, chaos, hurt)
+            assert all(store.fetch(installation.settings.artifact_dir(run_id) / name) for name in names)
+        verdict = verdict_of(installation, chaos, expected_records)
     assert verdict.sentences == []
-    assert Round(plant.kind, 0, chaos.counts, verdict, 0.0).is_clean
+    assert Round(installation.kind, 0, chaos.counts, verdict, 0.0).is_clean
     assert chaos.counts["machine_lost"] == LOSS_COUNT

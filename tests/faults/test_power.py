@@ -25,14 +25,14 @@ def _disks():
 )
 def test_a_power_cut_loses_nothing_that_was_acknowledged(database, act):
     limit = 1 if act == "training" else SAMPLE_SIZE
-    played = cut_power(database, act, every=1, first=1, limit=limit)
-    assert played.verdict.sentences == []
-    assert played.is_clean, played.line()
-    assert played.faults["power_cut"] >= 1
+    played_round = cut_power(database, act, every=1, first=1, limit=limit)
+    assert played_round.verdict.sentences == []
+    assert played_round.is_clean, played_round.line()
+    assert played_round.faults["power_cut"] >= 1
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_without_syncs_the_same_cuts_lose_acknowledged_data(database):
-    played = cut_power(database, "launching", every=1, first=1, limit=SAMPLE_SIZE, syncs=False)
-    assert played.measured["cuts_that_lost"] >= 1
-    assert played.verdict.sentences == []
+    played_round = cut_power(database, "launching", every=1, first=1, limit=SAMPLE_SIZE, syncs=False)
+    assert played_round.measured["cuts_that_lost"] >= 1
+    assert played_round.verdict.sentences == []

@@ -10,7 +10,7 @@ from tests.faults.service_deaths import kill_service
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_requests_interrupted_by_the_death_of_the_service_can_be_repeated(database):
-    played = kill_service(database, seed=1, times=2)
-    assert played.verdict.sentences == []
-    assert played.is_clean, played.line()
-    assert played.measured["cut"] >= 2  # the stream, each time
+    played_round = kill_service(database, seed=1, times=2)
+    assert played_round.verdict.sentences == []
+    assert played_round.is_clean, played_round.line()
+    assert played_round.measured["cut"] >= 2  # the stream, each time

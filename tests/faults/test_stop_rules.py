@@ -65,9 +65,9 @@ def process_of(sessions, claim, pids):
 
 
 def has_checkpoint(sessions, run_id, step):
-    newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)
+    newest_query = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)
     with sessions() as session:
-        return (session.scalar(newest) or 0) >= step
+        return (session.scalar(newest_query) or 0) >= step
 
 
 @pytest.mark.timeout(3600)
@@ -75,7 +75,7 @@ def has_checkpoint(sessions, run_id, step):
 def test_a_run_ends_at_the_step_of_its_stop_rule_wherever_its_trainer_dies(lab, number, times):
     supervisor, sessions, pids = lab
     rng = random.Random(1)
-    interrupted = 0
+    interrupted_count = 0
     for seed in range(times):
         with sessions.begin() as session:
             run_id = make_run(session, config=HOPELESS_CONFIG, seed=seed).id
@@ -91,10 +91,10 @@ def test_a_run_ends_at_the_step_of_its_stop_rule_wherever_its_trainer_dies(lab, 
                 session.get_one(Run, run_id).run_after = 0.0
             thread, _ = train_in_thread(supervisor, sessions)
             thread.join()
-        interrupted += run.attempt > 1
+        interrupted_count += run.attempt > 1
         assert (run.status, run.reason, run.last_step) == ("stopped", "no_signal", MAX_EMPTY_STEPS), seed
-    print(f"{number.name}: {interrupted} of {times} runs needed another attempt", file=sys.stderr)
-    assert interrupted
+    print(f"{number.name}: {interrupted_count} of {times} runs needed another attempt", file=sys.stderr)
+    assert interrupted_count
 
 
 def _read(sessions, run_id):

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.nightly
 
 @pytest.mark.timeout(600)
 def test_runs_and_workers_asked_to_end_save_and_continue(warm):
-    played = stop(Kind("sqlite", "valkey"), warm, seed=1, times=len(STOP_KINDS))
-    assert played.verdict.sentences == []
-    assert played.is_clean, played.line()
-    assert dict(played.faults) == dict.fromkeys(STOP_KINDS, 1)
+    played_round = stop(Kind("sqlite", "valkey"), warm, seed=1, times=len(STOP_KINDS))
+    assert played_round.verdict.sentences == []
+    assert played_round.is_clean, played_round.line()
+    assert dict(played_round.faults) == dict.fromkeys(STOP_KINDS, 1)

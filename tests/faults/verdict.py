@@ -73,11 +73,11 @@ class Witness:
     def lost(self, session: Session, run_id: str) -> int:
         """Return the number of steps seen committed that now have no row or no valid row."""
         committed_steps = self.steps.get(run_id, set())
-        now = Witness()
-        now.look(session, [run_id])
+        current = Witness()
+        current.look(session, [run_id])
         (segment,) = load_run_points(session, [Stretch(run_id)])
         valid = {point.step for point in iterate_points(session, segment)}
-        vanished = len(committed_steps - now.steps.get(run_id, set()))
+        vanished = len(committed_steps - current.steps.get(run_id, set()))
         return vanished + len({step for step, _ in committed_steps} - valid)
 
 
@@ -124,6 +124,6 @@ def judge(session: Session, witness: Witness, references: dict[str, Record], fin
             verdict.unfinished += 1
             verdict.sentences.append(f"run {run_id} is {run.status}: {run.reason}")
         for key in sorted(differing, key=str)[:3]:
-            was, now = reference.get(key), record.get(key)
-            verdict.sentences.append(f"run {run_id}: {key} is {now!r}, uninterrupted {was!r}")
+            expected, recorded = reference.get(key), record.get(key)
+            verdict.sentences.append(f"run {run_id}: {key} is {recorded!r}, uninterrupted {expected!r}")
     return verdict

@@ -33,21 +33,21 @@ def main(path: Path) -> NoReturn:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen(64)
-    ended, wake = os.pipe()
+    child_ended, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
-    waiting: dict[int, socket.socket] = {}
+    stub_by_pid: dict[int, socket.socket] = {}
     while True:
-        readable, _, _ = select.select([0, listener.fileno(), ended], [], [])
+        readable, _, _ = select.select([0, listener.fileno(), child_ended], [], [])
         if 0 in readable:
             os._exit(0)  # an orderly exit of torch takes seconds
-        if ended in readable:
-            os.read(ended, 4096)
-            _report(waiting)
+        if child_ended in readable:
+            os.read(child_ended, 4096)
+            _report(stub_by_pid)
         if listener.fileno() in readable:
             stub, _ = listener.accept()
-            waiting[_fork(path, stub, listener)] = stub
+            stub_by_pid[_fork(path, stub, listener)] = stub
 
 
 def _fork(path: Path, stub: socket.socket, listener: socket.socket) -> int:

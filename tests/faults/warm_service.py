@@ -36,8 +36,8 @@ def _serve(environment: dict[str, str]) -> NoReturn:
     """Run `grpolab serve` in the fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    with Path(environment[LOG_VARIABLE]).open("ab") as log, Path(os.devnull).open("rb") as nothing:
-        for stream, number in ((nothing, 0), (log, 1), (log, 2)):
+    with Path(environment[LOG_VARIABLE]).open("ab") as log, Path(os.devnull).open("rb") as null_input:
+        for stream, number in ((null_input, 0), (log, 1), (log, 2)):
             os.dup2(stream.fileno(), number)
     os.environ.update(environment)
     code = 1

@@ -59,8 +59,8 @@ def test_a_hostile_name_is_not_a_formula_in_the_table(in_node, name):
         const curves = r.curvesAsCsv([{ lines, metric: 'm' }], 'step');
         return [r.tableAsCsv(table), r.tableAsText(table), curves]; }"""
     files = in_node("lib/reading.js", call, name)
-    for text, sign in zip(files, ",\t,", strict=True):
-        cells = [cell for row in csv.reader(io.StringIO(text), delimiter=sign) for cell in row]
+    for text, delimiter in zip(files, ",\t,", strict=True):
+        cells = [cell for row in csv.reader(io.StringIO(text), delimiter=delimiter) for cell in row]
         assert any(name in cell for cell in cells)
         assert not any(cell[:1] in "=+@-" for cell in cells if cell and not is_number(cell))
 

@@ -129,30 +129,28 @@ def parts_of_presets() -> Iterator[dict[str, Any]]:
     """Yield each section and each part of an objective that a preset sets."""
     for preset in PRESETS.values():
         for section, changes in preset.changes.items():
-            inner = changes.items() if section == "objective" else ()
-            yield from ({section: {key: setting}} for key, setting in inner)
+            inner_changes = changes.items() if section == "objective" else ()
+            yield from ({section: {key: setting}} for key, setting in inner_changes)
             yield {section: changes}
 
 
 def test_form_and_service_merge_random_layers_equally(in_node):
-    random_ = random.Random(0)
-    layers = [(random_layer(random_), random_layer(random_)) for _ in range(CASE_COUNT)]
+    rng = random.Random(0)
+    layers = [(random_layer(rng), random_layer(rng)) for _ in range(CASE_COUNT)]
     call = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
         m.merge(m.fieldsBelow(catalog, base, variant), m.ownFields(variant)))"""
-    answers = in_node(MERGE_MODULE, call, [json_config(CATALOG), json_config(layers)])
-    for (base, variant), merged in zip(layers, answers, strict=True):
-        assert merged == json_config(merged_fields(base, variant)), (base, variant)
+    merged_by_form = in_node(MERGE_MODULE, call, [json_config(CATALOG), json_config(layers)])
+    for (base, variant), merged_layers in zip(layers, merged_by_form, strict=True):
+        assert merged_layers == json_config(merged_fields(base, variant)), (base, variant)
 
 
 def test_form_shows_the_config_that_would_run_for_random_layers(in_node):
-    random_ = random.Random(1)
-    valid = [
-        layers for _ in range(CASE_COUNT) if runs(layers := (random_layer(random_), random_layer(random_)))
-    ]
+    rng = random.Random(1)
+    valid = [layers for _ in range(CASE_COUNT) if runs(layers := (random_layer(rng), random_layer(rng)))]
     assert len(valid) > CASE_COUNT / 10
-    answers = in_node(MERGE_MODULE, FULL_CONFIGS, [json_config(CATALOG), json_config(valid)])
-    for (base, variant), full in zip(valid, answers, strict=True):
-        assert full == json_config(resolve(base, variant).model_dump(mode="json")), (base, variant)
+    shown_configs = in_node(MERGE_MODULE, FULL_CONFIGS, [json_config(CATALOG), json_config(valid)])
+    for (base, variant), full_config in zip(valid, shown_configs, strict=True):
+        assert full_config == json_config(resolve(base, variant).model_dump(mode="json")), (base, variant)
 
 
 def runs(layers: tuple[dict[str, Any], dict[str, Any]]) -> bool:

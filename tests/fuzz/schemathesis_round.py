@@ -41,7 +41,7 @@ class Round(NamedTuple):
 
 def play(database: str, client: str, seed: int, examples: int, *, phases: str) -> Round:
     """Play one round."""
-    before = _counted_statuses()
+    counts_before = _counted_statuses()
     with tempfile.TemporaryDirectory(prefix="gl-") as name, _database(database, Path(name)) as url:
         directory = Path(name)
         limits: dict[str, Any] = {"writes_per_second": 0, "streams_per_token": 0}
@@ -49,7 +49,7 @@ def play(database: str, client: str, seed: int, examples: int, *, phases: str) -
         with running_service(directory / "state", url, **limits) as service, seen_long:
             _furnish(service)
             report = _schemathesis(service, directory, TOKEN_BY_CLIENT[client], seed, examples, phases)
-            statuses = _counted_statuses() - before
+            statuses = _counted_statuses() - counts_before
     return Round(statuses, {failure["type"]: failure["operations"] for failure in report["failures"]})
 
 

@@ -79,12 +79,12 @@ def assert_refused(answer, about):
 @pytest.mark.parametrize("kind", INVALID_BODIES)
 def test_a_body_that_is_not_an_object_is_refused(client, kind):
     for method, path in routes():
-        answer = client.request(
+        response = client.request(
             method, path, content=INVALID_BODIES[kind], headers={"Content-Type": "application/json"}
         )
         may_be_empty = kind in ("nothing", "null") and path.endswith(("/clone", "/evaluations"))
-        assert_refused(answer, (kind, path))
-        assert answer.status_code == 404 or not may_be_empty
+        assert_refused(response, (kind, path))
+        assert response.status_code == 404 or not may_be_empty
 
 
 @pytest.mark.parametrize("kind", INVALID_VALUES)
@@ -92,22 +92,24 @@ def test_an_unstorable_value_is_refused_in_every_field(client, kind):
     for method, path in routes():
         for field in FIELD_NAMES:
             body = b'{"%s": %s}' % (field.encode(), INVALID_VALUES[kind])
-            answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
-            assert_refused(answer, (kind, path, field))
+            response = client.request(
+                method, path, content=body, headers={"Content-Type": "application/json"}
+            )
+            assert_refused(response, (kind, path, field))
 
 
 @pytest.mark.parametrize("kind", CONTENT_TYPES)
 def test_a_body_of_another_type_is_refused(client, kind):
     for method, path in routes():
-        answer = client.request(method, path, content=b"{}", headers={"Content-Type": kind})
-        assert answer.status_code == 415, (kind, path)
-        assert_refused(answer, (kind, path))
+        response = client.request(method, path, content=b"{}", headers={"Content-Type": kind})
+        assert response.status_code == 415, (kind, path)
+        assert_refused(response, (kind, path))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("database", "client_role"), [("sqlite", "operator"), ("postgres", "viewer")])
 def test_schemathesis_finds_no_violation(database, client_role):
-    played = play(database, client_role, seed=1, examples=4, phases="fuzzing,stateful")
-    assert [status for status in played.statuses if status >= "5"] == []
-    assert played.violations == {}
-    assert played.statuses.total() > 150
+    played_round = play(database, client_role, seed=1, examples=4, phases="fuzzing,stateful")
+    assert [status for status in played_round.statuses if status >= "5"] == []
+    assert played_round.violations == {}
+    assert played_round.statuses.total() > 150

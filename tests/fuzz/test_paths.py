@@ -201,13 +201,13 @@ def dumped(body):
 def call(app, method, address, headers, body):
     """Make one request as the server passes it on, and return the response."""
     raw, _, query = address.partition("?")
-    sent, parts = [], [{"type": "http.request", "body": body, "more_body": False}]
+    sent_messages, messages = [], [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive():
-        return parts.pop() if parts else await asyncio.Event().wait()
+        return messages.pop() if messages else await asyncio.Event().wait()
 
     async def send(message):
-        sent.append(message)
+        sent_messages.append(message)
 
     scope = {
         "type": "http", "method": method, "path": unquote(raw), "raw_path": raw.encode(),
@@ -217,7 +217,7 @@ def call(app, method, address, headers, body):
         ],
         "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "", "server": ("127.0.0.1", 8400),
     }  # fmt: skip
-    return app(scope, receive, send), sent
+    return app(scope, receive, send), sent_messages
 
 
 def test_the_watch_detects_opened_files(watch, tmp_path):
@@ -234,7 +234,7 @@ def test_the_watch_detects_opened_files(watch, tmp_path):
 def test_no_path_and_no_name_leads_outside(lab, settings, watch, capsys):
     app, run = lab
     document = app.openapi()
-    places = list(requests_of(document, run))
+    request_positions = list(requests_of(document, run))
     is_everything = bool(os.environ.get("GRPOLAB_ALL_PATHS"))
     attacks = (*HOSTILE_PATHS, *HOSTILE_NAMES)
     assert (len(set(HOSTILE_PATHS)), len(set(HOSTILE_NAMES))) == (300, 200)
@@ -245,35 +245,35 @@ def test_no_path_and_no_name_leads_outside(lab, settings, watch, capsys):
             settings.state / "runs", settings.state / "cache", Path(sys.prefix), Path(sys.base_prefix),
         )
     )  # fmt: skip
-    count, statuses, leaked = 0, set(), []
+    count, statuses, leaks = 0, set(), []
 
     async def attack(method, address, headers, body):
-        calling, sent = call(app, method, address, headers, body)
+        calling, sent_messages = call(app, method, address, headers, body)
         await calling
-        content = b"".join(message.get("body", b"") for message in sent)
-        statuses.add(sent[0]["status"])
-        if CANARY_TEXT.encode() in content or b"root:x:" in content or sent[0]["status"] >= 500:
-            leaked.append((method, address, sent[0]["status"]))
+        content = b"".join(message.get("body", b"") for message in sent_messages)
+        statuses.add(sent_messages[0]["status"])
+        if CANARY_TEXT.encode() in content or b"root:x:" in content or sent_messages[0]["status"] >= 500:
+            leaks.append((method, address, sent_messages[0]["status"]))
 
-    async def everything():
+    async def attack_all():
         nonlocal count
-        for _, request_of in places:  # import lazily imported modules now
-            await attack(*request_of("x"))
+        for _, build_request in request_positions:  # import lazily imported modules now
+            await attack(*build_request("x"))
         watch.is_on = True
-        for number, (leads, request_of) in enumerate(places):
+        for number, (leads, build_request) in enumerate(request_positions):
             for attack_number, text in enumerate(attacks):
                 if is_everything or (number + attack_number) % (6 if leads else 40) == 0:
                     count += 1
-                    await attack(*request_of(text))
+                    await attack(*build_request(text))
         watch.is_on = False
 
     try:
-        asyncio.run(everything())
+        asyncio.run(attack_all())
     finally:
         watch.is_on = False
     with capsys.disabled():
-        summary = f"{len(attacks)} paths and names in {len(places)} places: {count:,} requests"
+        summary = f"{len(attacks)} paths and names in {len(request_positions)} places: {count:,} requests"
         print(f"\n{summary}, {watch.opened:,} files opened, {len(watch.escapes)} outside")
-    assert (leaked, watch.escapes[:20]) == ([], [])
+    assert (leaks, watch.escapes[:20]) == ([], [])
     assert watch.opened > 0
     assert {200, 404, 422} <= statuses

@@ -154,9 +154,9 @@ def roots(task: str, cls: Any) -> list[Any]:
 
 def violations(root: Any, cls: type | None) -> Iterator[Call]:
     """Yield calls that are neither of the library's functions nor harmless."""
-    waiting, visited = [root], set()
-    while waiting:
-        function = inspect.unwrap(waiting.pop())
+    unvisited, visited = [root], set()
+    while unvisited:
+        function = inspect.unwrap(unvisited.pop())
         if function in visited or not inspect.isfunction(function):
             continue
         visited.add(function)
@@ -166,9 +166,9 @@ def violations(root: Any, cls: type | None) -> Iterator[Call]:
                 continue
             target = resolved(node.func, function, cls)
             if is_own(target):
-                waiting += methods(target) if inspect.isclass(target) else [target]
+                unvisited += methods(target) if inspect.isclass(target) else [target]
             elif target is None:
-                waiting += same_name(node.func, function, cls)
+                unvisited += same_name(node.func, function, cls)
             if (reason := complaint(node, target)) and (location, ast.unparse(node)) not in SAFE_EVALUATIONS:
                 yield Call(location, ast.unparse(node), reason)
 
@@ -227,13 +227,13 @@ def complaint(node: ast.Call, target: Any) -> str:
     if isinstance(target, functools.partial) or not hasattr(target, "__qualname__"):
         return "" if type(target).__module__ in ("re", "numpy") else f"an object of {type(target)}"
     module = (target.__module__ or "").split(".")
-    short = f"{module[0].lstrip('_')}.{target.__qualname__}"
+    short_name = f"{module[0].lstrip('_')}.{target.__qualname__}"
     owner = f"{target.__module__}.{target.__qualname__}"
-    plain = {short, owner, getattr(target, "__objclass__", type).__name__ + f".{name}"}
+    plain_names = {short_name, owner, getattr(target, "__objclass__", type).__name__ + f".{name}"}
     is_method_of_plain = inspect.ismethoddescriptor(target) or (module[0] == "builtins")
     return (
         ""
-        if plain & HARMLESS_CALLS or (is_method_of_plain and name not in FORBIDDEN_METHODS)
+        if plain_names & HARMLESS_CALLS or (is_method_of_plain and name not in FORBIDDEN_METHODS)
         else f"{owner} is not on the list"
     )
 

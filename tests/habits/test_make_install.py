@@ -61,10 +61,10 @@ def make(project, *targets):
 def test_of_two_concurrent_installations_one_installs_and_the_other_waits(project, targets):
     codes, outputs = make(project, *targets)
     assert codes == [0, 0], outputs
-    first, *further = (project / "said").read_text().split()
+    first, *other_words = (project / "said").read_text().split()
     assert first == "venv"
-    assert further in (["begin", "end"] * 3, ["begin", "end"] * 6)  # each lock has three steps
-    assert len(further) == 6 or targets[0] == "dev"
+    assert other_words in (["begin", "end"] * 3, ["begin", "end"] * 6)  # each lock has three steps
+    assert len(other_words) == 6 or targets[0] == "dev"
 
 
 def test_installed_packages_are_unchanged_until_their_lock_changes(project):

@@ -48,8 +48,8 @@ PARENT_BY_DISTRIBUTION = {
 
 def blocks(text: str) -> list[list[str]]:
     """Return the line and the hashes of each package."""
-    joined = [line for line in text.replace("\\\n", "\0").splitlines() if not line.startswith("#")]
-    return [[piece.strip() for piece in line.split("\0")] for line in joined]
+    joined_lines = [line for line in text.replace("\\\n", "\0").splitlines() if not line.startswith("#")]
+    return [[part.strip() for part in line.split("\0")] for line in joined_lines]
 
 
 def pins(text: str) -> dict[str, str]:
@@ -111,17 +111,17 @@ def test_a_lock_has_plain_versions_and_the_hashes_of_their_files(lock):
 @pytest.mark.parametrize("lock", LOCK_TEXT_BY_NAME)
 def test_a_lock_is_complete_on_every_machine(lock):
     """With hashes, pip installs only listed packages. torch installs its own libraries."""
-    pinned = pins(LOCK_TEXT_BY_NAME[lock])
-    for name, machine in itertools.product(pinned, MACHINES):
+    pinned_versions = pins(LOCK_TEXT_BY_NAME[lock])
+    for name, machine in itertools.product(pinned_versions, MACHINES):
         for requirement in needs(name):
             if requirement.marker is None or requirement.marker.evaluate({**machine, "extra": ""}):
-                assert canonicalize_name(requirement.name) in pinned, (
+                assert canonicalize_name(requirement.name) in pinned_versions, (
                     f"{name} needs {requirement} on {machine}"
                 )
 
 
 def test_other_requirements_of_torch_are_in_the_lock():
-    pinned = pins(LOCK_TEXT_BY_NAME["requirements.lock"])
+    pinned_versions = pins(LOCK_TEXT_BY_NAME["requirements.lock"])
     of_torch = ("nvidia-", "cuda-", "triton")
     requirements = [Requirement(text) for text in requires("torch") or [] if "extra ==" not in text]
     other_requirements = [
@@ -129,25 +129,27 @@ def test_other_requirements_of_torch_are_in_the_lock():
     ]
     assert other_requirements
     assert all(
-        requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+        requirement.specifier.contains(pinned_versions[canonicalize_name(requirement.name)])
         for requirement in other_requirements
     )
 
 
 def test_the_api_image_gets_all_requirements_of_the_service():
-    pinned = pins(LOCK_TEXT_BY_NAME["requirements-service.lock"])
-    assert names(RUNTIME_REQUIREMENTS) <= pinned.keys()
-    assert not names(TRAINER_REQUIREMENTS) & pinned.keys()
+    pinned_versions = pins(LOCK_TEXT_BY_NAME["requirements-service.lock"])
+    assert names(RUNTIME_REQUIREMENTS) <= pinned_versions.keys()
+    assert not names(TRAINER_REQUIREMENTS) & pinned_versions.keys()
 
 
 def test_every_direct_dependency_is_pinned_inside_its_range():
-    pinned = pins(LOCK_TEXT_BY_NAME["requirements-dev.lock"] + NODEPS_LOCK + TORCH_LOCK)
+    pinned_versions = pins(LOCK_TEXT_BY_NAME["requirements-dev.lock"] + NODEPS_LOCK + TORCH_LOCK)
     for requirement in [*RUNTIME_REQUIREMENTS, *TRAINER_REQUIREMENTS, *DEV_REQUIREMENTS]:
-        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+        assert requirement.specifier.contains(pinned_versions[canonicalize_name(requirement.name)]), (
+            requirement
+        )
 
 
 def test_packages_installed_without_dependencies_find_all_but_the_one_that_needs_a_compiler():
-    pinned = pins(LOCK_TEXT_BY_NAME["requirements.lock"] + NODEPS_LOCK + TORCH_LOCK)
+    pinned_versions = pins(LOCK_TEXT_BY_NAME["requirements.lock"] + NODEPS_LOCK + TORCH_LOCK)
     requirements = [
         Requirement(text)
         for name in pins(NODEPS_LOCK)
@@ -155,11 +157,13 @@ def test_packages_installed_without_dependencies_find_all_but_the_one_that_needs
         if "extra ==" not in text
     ]
     assert {
-        requirement.name for requirement in requirements if canonicalize_name(requirement.name) not in pinned
+        requirement.name
+        for requirement in requirements
+        if canonicalize_name(requirement.name) not in pinned_versions
     } == {"pycosat"}
     other_requirements = [requirement for requirement in requirements if requirement.name != "pycosat"]
     assert all(
-        requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+        requirement.specifier.contains(pinned_versions[canonicalize_name(requirement.name)])
         for requirement in other_requirements
     )
 

@@ -85,14 +85,14 @@ def test_nothing_loads_or_executes_code_from_data(trees):
     for path, tree in trees.items():
         modules = {name.partition(".")[0] for name in imported(tree)} & CODE_LOADING_MODULES
         assert modules == ({"pickle"} if path == PICKLE_READER else set()), path
-        allowed = {"exec", "compile"} if path == PROGRAM_RUNNER else set()
-        assert not set(calls(tree)) & (CODE_RUNNING_BUILTINS | CODE_LOADING_CALLS) - allowed, path
+        allowed_calls = {"exec", "compile"} if path == PROGRAM_RUNNER else set()
+        assert not set(calls(tree)) & (CODE_RUNNING_BUILTINS | CODE_LOADING_CALLS) - allowed_calls, path
 
 
 def test_the_only_unpickler_resolves_names_itself(trees):
     tree = trees[PICKLE_READER]
-    used = {dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    assert {name for name in used if name.startswith("pickle.")} == {"pickle.Unpickler"}
+    used_names = {dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert {name for name in used_names if name.startswith("pickle.")} == {"pickle.Unpickler"}
     [unpickler] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "_Plain"]
     assert [ast.unparse(base) for base in unpickler.bases] == ["pickle.Unpickler"]
     assert "find_class" in {node.name for node in unpickler.body if isinstance(node, ast.FunctionDef)}

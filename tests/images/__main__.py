@@ -114,37 +114,42 @@ def _container(target: str, *flags: str) -> Iterator[list[str]]:
 def _look() -> None:
     """Check each image: its code is not writable, and only the worker's image can train."""
     for target in ("api", "worker"):
-        with _container(target) as inside:
-            user = subprocess.check_output([*inside, "id", "-u"], text=True).strip()
+        with _container(target) as in_container:
+            user = subprocess.check_output([*in_container, "id", "-u"], text=True).strip()
             assert user == str(USER_ID), f"{target} runs as {user}"
-            writable = subprocess.run([*inside, "test", "-w", "/app/backend"], check=False).returncode == 0
+            writable = (
+                subprocess.run([*in_container, "test", "-w", "/app/backend"], check=False).returncode == 0
+            )
             assert not writable, f"the code of {target} can be changed by it"
             has_torch = subprocess.run(
-                [*inside, "python", "-c", "import torch"], check=False, stderr=subprocess.DEVNULL
+                [*in_container, "python", "-c", "import torch"], check=False, stderr=subprocess.DEVNULL
             )
             assert (has_torch.returncode == 0) is (target == "worker"), f"{target}: torch"
-            subprocess.run([*inside, "python", "-m", "pip", "check"], check=target == "api")
+            subprocess.run([*in_container, "python", "-m", "pip", "check"], check=target == "api")
     print("images: unprivileged, code not writable, torch in the worker's alone")
 
 
 def _train() -> None:
     with ExitStack() as stack:
-        shared = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        shared.chmod(0o755)
+        shared_directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        shared_directory.chmod(0o755)
         for name in ("state", "models", "datasets"):
-            (shared / name).mkdir(mode=0o700)
-            os.chown(shared / name, USER_ID, USER_ID)
-        postgres, redis = start_postgres(shared / "postgres"), start_redis(shared / "redis")
+            (shared_directory / name).mkdir(mode=0o700)
+            os.chown(shared_directory / name, USER_ID, USER_ID)
+        postgres, redis = (
+            start_postgres(shared_directory / "postgres"),
+            start_redis(shared_directory / "redis"),
+        )
         stack.callback(shut_down, postgres.pid)
         stack.callback(shut_down, redis.pid)
         for name in ("postgres", "redis"):
-            (shared / name).chmod(0o755)
-        (shared / "redis" / "redis.sock").chmod(0o777)
+            (shared_directory / name).chmod(0o755)
+        (shared_directory / "redis" / "redis.sock").chmod(0o777)
         port = free_port()
-        flags = _flags(shared, {"PORT": str(port), "GRPOLAB_TOKEN": TOKEN})
+        flags = _flags(shared_directory, {"PORT": str(port), "GRPOLAB_TOKEN": TOKEN})
         for target, command in (("api", "serve"), ("worker", "worker")):
-            inside = stack.enter_context(_container(target, *flags))
-            stack.enter_context(_running([*inside, "python", "-m", "backend.service", command]))
+            in_container = stack.enter_context(_container(target, *flags))
+            stack.enter_context(_running([*in_container, "python", "-m", "backend.service", command]))
         client = Client(port)
         wait_for(client.is_alive, seconds=120)
         wait_for(lambda: client.get("/workers")["items"], seconds=120)
@@ -156,7 +161,7 @@ def _train() -> None:
 
 
 def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
-    places = {name: f"/{name}" for name in ("state", "models", "datasets", "postgres", "redis")}
+    targets = {name: f"/{name}" for name in ("state", "models", "datasets", "postgres", "redis")}
     variables = {
         "STATE_DIR": "/state",
         "MODELS_DIR": "/models",
@@ -166,7 +171,7 @@ def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
         **environment,
     }
     flags = [
-        argument for name, target in places.items() for argument in ("--volume", f"{shared / name}:{target}")
+        argument for name, target in targets.items() for argument in ("--volume", f"{shared / name}:{target}")
     ]
     return [
         *flags,

@@ -49,13 +49,15 @@ def refusal(judge: Callable[[dict[str, Any]], None], manifest: dict[str, Any]) -
 
 def main() -> None:
     order = json.load(sys.stdin)
-    refused = [
+    refused_manifests = [
         *verdicts(kubernetes, order["jobs"], "job"),
         *verdicts(skypilot, order["tasks"], "task"),
     ]
     count = len(order["jobs"]) + len(order["tasks"])
-    by = ", ".join(f"{name} {version(name)}" for name in ("kubernetes-validate", "skypilot"))
-    print(json.dumps({"valid": count - len(refused), "refused": refused, "by": by}))
+    validators = ", ".join(f"{name} {version(name)}" for name in ("kubernetes-validate", "skypilot"))
+    print(
+        json.dumps({"valid": count - len(refused_manifests), "refused": refused_manifests, "by": validators})
+    )
 
 
 if __name__ == "__main__":

@@ -30,24 +30,26 @@ def request_upgrades():
         argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     ) as parent:
 
-        def ask(form, number, url):
+        def run_request(form, number, url):
             parent.stdin.write(f"{form} {number} {url}\n")
             return json.loads(parent.stdout.readline())
 
-        yield ask
+        yield run_request
         parent.stdin.close()
 
 
 def test_a_first_start_killed_during_the_upgrade_is_completed_by_the_next(empty_url, request_upgrades):
-    *killed, last = request_upgrades("die", 1 if IS_LONG else 20, empty_url)
-    assert len(killed) >= (70 if IS_LONG else 4)
-    assert {(death["code"], death["schema"]) for death in killed} == {(-signal.SIGKILL, "")}, killed
-    assert (last["code"], last["schema"]) == (0, newest_schema())
+    *killed_processes, last_process = request_upgrades("die", 1 if IS_LONG else 20, empty_url)
+    assert len(killed_processes) >= (70 if IS_LONG else 4)
+    assert {(death["code"], death["schema"]) for death in killed_processes} == {(-signal.SIGKILL, "")}, (
+        killed_processes
+    )
+    assert (last_process["code"], last_process["schema"]) == (0, newest_schema())
     engine = open_engine(empty_url, pool_size=1)
     assert set(inspect(engine).get_table_names()) >= set(Base.metadata.tables)
     engine.dispose()
 
 
 def test_concurrent_upgrades_all_succeed(empty_url, request_upgrades):
-    ended = request_upgrades("race", 3, empty_url)
-    assert [process["code"] for process in ended] == [0, 0, 0], ended
+    ended_processes = request_upgrades("race", 3, empty_url)
+    assert [process["code"] for process in ended_processes] == [0, 0, 0], ended_processes

@@ -82,7 +82,7 @@ def test_of_two_concurrent_upgrades_one_does_the_work_and_both_succeed(empty_url
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(before for before, _ in outcomes) == ["", newest_schema(), newest_schema()]
+    assert sorted(schema_before for schema_before, _ in outcomes) == ["", newest_schema(), newest_schema()]
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_a_database_of_an_unknown_schema_is_refused_and_unchanged(empty_url, sch
 
 
 def test_an_upgrade_that_fails_midway_leaves_no_table(empty_url, monkeypatch):
-    real = command.upgrade
+    real_upgrade = command.upgrade
 
-    def interrupted(config, revision):
-        real(config, revision)
+    def interrupt_upgrade(config, revision):
+        real_upgrade(config, revision)
         raise OperationalError("COMMIT", {}, Exception("killed"))
 
-    monkeypatch.setattr(command, "upgrade", interrupted)
+    monkeypatch.setattr(command, "upgrade", interrupt_upgrade)
     with pytest.raises(OperationalError):
         upgrade(empty_url)
     assert tables(empty_url) == set()

@@ -37,9 +37,9 @@ def main() -> None:
 def _die(url: str, every: int) -> Iterator[dict[str, Any]]:
     visit_number = 0
     while True:
-        ended = _ended(url, *_start(url, _death_at(visit_number)))
-        yield ended
-        if not ended["code"]:
+        ended_process = _ended(url, *_start(url, _death_at(visit_number)))
+        yield ended_process
+        if not ended_process["code"]:
             return
         visit_number += every
 

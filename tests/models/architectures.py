@@ -134,9 +134,9 @@ def published(name: str, *, vocabulary: int, **changes: Any) -> Any:
 
 def tokenizer() -> PreTrainedTokenizerBase:
     """Return the character tokenizer of the built-in policies with a chat template."""
-    loaded = AutoTokenizer.from_pretrained(BUILT_IN["tiny"])
-    loaded.chat_template = TEMPLATE
-    return loaded
+    loaded_tokenizer = AutoTokenizer.from_pretrained(BUILT_IN["tiny"])
+    loaded_tokenizer.chat_template = TEMPLATE
+    return loaded_tokenizer
 
 
 def save(name: str, directory: Path, *, vocabulary: int, **changes: Any) -> None:

@@ -24,8 +24,8 @@ class LiveBytes(TorchDispatchMode):
     def ignore(self, tensors: Any) -> None:
         """Exclude tensors that existed before."""
         for tensor in tensors:
-            for plain in plain_parts(tensor):
-                self._known[plain.untyped_storage()] = 0
+            for plain_tensor in plain_parts(tensor):
+                self._known[plain_tensor.untyped_storage()] = 0
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -34,8 +34,8 @@ class LiveBytes(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
-                for plain in plain_parts(tensor):
-                    self._see(plain if plain.is_mkldnn else plain.untyped_storage())
+                for plain_tensor in plain_parts(tensor):
+                    self._see(plain_tensor if plain_tensor.is_mkldnn else plain_tensor.untyped_storage())
         return result
 
     def _see(self, storage: Any) -> None:
@@ -57,4 +57,4 @@ def plain_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     if not hasattr(tensor, "__tensor_flatten__"):
         return [tensor]
     names, _ = tensor.__tensor_flatten__()
-    return [plain for name in names for plain in plain_parts(getattr(tensor, name))]
+    return [plain_tensor for name in names for plain_tensor in plain_parts(getattr(tensor, name))]

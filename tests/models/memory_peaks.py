@@ -110,8 +110,8 @@ def compared(
     if config.resources.activation_checkpointing:
         enable_recompute(model)
     enable_packing(model, config.resources.packing)
-    estimated = memory.peak - memory.parts["context"]
-    return learning_peak(model, config), estimated
+    estimated_bytes = memory.peak - memory.parts["context"]
+    return learning_peak(model, config), estimated_bytes
 
 
 def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
@@ -123,11 +123,11 @@ def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
 
 def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
     """Return measured and estimated bytes of sampling for a model and the shape that its files have."""
-    longer = config.with_(sampling=config.sampling.with_(**SAMPLING_SIZES))
-    memory = estimate_phases(longer, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
-    held = ("context", "weights", "optimizer")
-    estimated = sum(size for purpose, size in memory.parts.items() if purpose not in held)
-    return sampling_peak(model, longer, prompt_tokens=PROMPT), estimated
+    sampling_run = config.with_(sampling=config.sampling.with_(**SAMPLING_SIZES))
+    memory = estimate_phases(sampling_run, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
+    resident_purposes = ("context", "weights", "optimizer")
+    estimated_bytes = sum(size for purpose, size in memory.parts.items() if purpose not in resident_purposes)
+    return sampling_peak(model, sampling_run, prompt_tokens=PROMPT), estimated_bytes
 
 
 def shape_of(model: Any) -> ModelShape:
@@ -148,26 +148,30 @@ def learning_peak(model: Any, config: RunConfig) -> int:
     rows = ids.tolist()
     prompts = [rows[number // GROUP * GROUP][:PROMPT] for number in range(len(rows))]
     batch = token_batch(prompts, [row[PROMPT:] for row in rows], pad_id=0, device=model.device)
-    parts = Microbatches(config.resources, is_packed=is_packed(model)).parts(batch)
+    micro_batches = Microbatches(config.resources, is_packed=is_packed(model)).parts(batch)
 
     def step() -> None:
-        for rows in parts:
+        for rows in micro_batches:
             token_logprobs(model, batch.rows(rows), temperature=1.0).logprobs.sum().backward()
             optimizer.take_gradients()
         optimizer.step(1)
 
     step()
-    resident = [*model.parameters(), *optimizer.masters.values()]
-    resident += [value for state in optimizer.adam.state.values() for value in state.values()]
-    held = {plain.untyped_storage().data_ptr(): plain for tensor in resident for plain in plain_parts(tensor)}
-    size = sum(plain.untyped_storage().nbytes() for plain in held.values())
+    resident_tensors = [*model.parameters(), *optimizer.masters.values()]
+    resident_tensors += [value for state in optimizer.adam.state.values() for value in state.values()]
+    resident_storages = {
+        plain_tensor.untyped_storage().data_ptr(): plain_tensor
+        for tensor in resident_tensors
+        for plain_tensor in plain_parts(tensor)
+    }
+    size = sum(plain_tensor.untyped_storage().nbytes() for plain_tensor in resident_storages.values())
     if model.device.type == "cuda":
         step()  # the last kernels are compiled
-        before = torch.cuda.memory_allocated()
+        bytes_before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         step()
-        return torch.cuda.max_memory_allocated() - before + size
-    with LiveBytes() as live:
-        live.ignore(held.values())
+        return torch.cuda.max_memory_allocated() - bytes_before + size
+    with LiveBytes() as live_bytes:
+        live_bytes.ignore(resident_storages.values())
         step()
-    return int(live.peak + size)
+    return int(live_bytes.peak + size)

@@ -33,11 +33,11 @@ def sampling_peak(model: Any, config: RunConfig, *, prompt_tokens: int) -> int:
     ids = torch.randint(
         3, 120, (sampling.prompts_per_step, prompt_tokens), generator=torch.Generator().manual_seed(0)
     ).tolist()
-    prompts = [row if at % 2 == 0 else row[: -(prompt_tokens // 4)] for at, row in enumerate(ids)]
+    prompts = [row if index % 2 == 0 else row[: -(prompt_tokens // 4)] for index, row in enumerate(ids)]
     policy: Any = SimpleNamespace(model=model, pad_id=0, stop_ids=[-1])
-    with LiveBytes() as live:
-        live.ignore([*model.parameters(), *model.buffers()])
+    with LiveBytes() as live_bytes:
+        live_bytes.ignore([*model.parameters(), *model.buffers()])
         PlainSampler(policy).generate(
             prompts, sampling.group_size, sampling, torch.Generator().manual_seed(1)
         )
-    return int(live.peak)
+    return int(live_bytes.peak)

@@ -50,9 +50,9 @@ def policy(request, architecture, dtype):
     model = build(architecture, vocabulary=VOCABULARY_SIZE, dtype=dtype)
     if request.param:
         adapt(model, architecture)
-    built = as_policy(model, tokenizer(), name=architecture)
-    check_decoder(built, name=architecture)
-    return replace(built, form=prompt_form(built.tokenizer, PolicyConfig(chat_template=True)))
+    built_policy = as_policy(model, tokenizer(), name=architecture)
+    check_decoder(built_policy, name=architecture)
+    return replace(built_policy, form=prompt_form(built_policy.tokenizer, PolicyConfig(chat_template=True)))
 
 
 def adapt(model, name):
@@ -109,9 +109,9 @@ def test_the_sampler_reports_the_models_own_log_probabilities(policy, completion
         prompt = policy.encode(text, room=16)
         for completion in group:
             expected = plain(policy, prompt + completion.ids.tolist(), len(prompt))
-            reported = torch.from_numpy(completion.sampler_logprobs)
+            reported_logprobs = torch.from_numpy(completion.sampler_logprobs)
             torch.testing.assert_close(
-                reported, expected, atol=MAX_DIFFERENCE_BY_DTYPE[policy.model.dtype], rtol=0
+                reported_logprobs, expected, atol=MAX_DIFFERENCE_BY_DTYPE[policy.model.dtype], rtol=0
             )
 
 
@@ -129,14 +129,14 @@ def test_a_merged_adapter_computes_the_same(policy, batch):
         pytest.skip("for adapters, whose sum with the weights bfloat16 would round")
     row = batch.ids[:1, : int(batch.prompt_lengths[0] + batch.lengths[0])]
     with torch.no_grad():
-        merged, expected = (
+        merged_logprobs, expected = (
             model(row, use_cache=False).logits for model in (merged_copy(policy.model), policy.model)
         )
-    torch.testing.assert_close(merged, expected, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(merged_logprobs, expected, atol=1e-3, rtol=1e-3)
 
 
 def test_micro_batches_change_the_gradient_only_by_rounding(policy, batch):
-    at_once, parts = gradient(policy, batch, len(batch)), gradient(policy, batch, 2)
-    deviation = float((at_once - parts).norm() / at_once.norm())
-    assert at_once.norm() > 0
+    whole_gradient, split_gradient = gradient(policy, batch, len(batch)), gradient(policy, batch, 2)
+    deviation = float((whole_gradient - split_gradient).norm() / whole_gradient.norm())
+    assert whole_gradient.norm() > 0
     assert deviation < (1e-4 if policy.model.dtype == torch.float32 else 0.05), deviation

@@ -81,10 +81,10 @@ def peak_of(work):
     """Return the peak bytes of CUDA's allocator during some work, in addition to those in use before."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
+    bytes_before = torch.cuda.memory_allocated()
     work()
     torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
+    return torch.cuda.max_memory_allocated() - bytes_before
 
 
 @pytest.fixture
@@ -152,10 +152,10 @@ def test_a_quantised_base_matches_a_cpu_and_trains_its_adapter(kind):
             for completion in group
             for logprob in completion.sampler_logprobs
         )
-        scored = token_logprobs(model, tokens, temperature=1.0).logprobs
-        scored.sum().backward()
+        logprobs = token_logprobs(model, tokens, temperature=1.0).logprobs
+        logprobs.sum().backward()
         gradient = torch.cat([weight.grad.flatten().cpu() for weight in adapter_weights(model).values()])
-        by_device[device] = scored.detach().cpu(), gradient
+        by_device[device] = logprobs.detach().cpu(), gradient
     torch.testing.assert_close(by_device[DEVICE][0], by_device["cpu"][0], atol=1e-2, rtol=0)
     assert (by_device[DEVICE][1] - by_device["cpu"][1]).norm() < 0.02 * by_device["cpu"][1].norm()
 
@@ -163,11 +163,11 @@ def test_a_quantised_base_matches_a_cpu_and_trains_its_adapter(kind):
 def test_activation_checkpointing_lowers_the_peak_and_keeps_the_gradient():
     model, batch = sized(MEDIUM_SIZES), batch_of(8, 512)
     learn(model, batch)  # gradients exist from now on
-    plain = peak_of(lambda: learn(model, batch))
+    plain_peak = peak_of(lambda: learn(model, batch))
     gradient = model.model.layers[0].mlp.up_proj.weight.grad.clone()
     model.zero_grad(set_to_none=False)
     enable_recompute(model)
-    assert peak_of(lambda: learn(model, batch)) < 0.6 * plain
+    assert peak_of(lambda: learn(model, batch)) < 0.6 * plain_peak
     torch.testing.assert_close(
         model.model.layers[0].mlp.up_proj.weight.grad, gradient / 2, rtol=0.05, atol=1e-2
     )
@@ -178,16 +178,16 @@ def test_out_of_memory_halves_the_micro_batches(limit_memory):
     learn(model, batch.rows(torch.arange(1)))
     peak = peak_of(lambda: learn(model, batch))
     model.zero_grad(set_to_none=False)
-    parts = Microbatches(ResourcesConfig())
+    passes = Microbatches(ResourcesConfig())
     limit_memory(0.6 * peak)
 
-    def work(rows):
+    def learn_rows(rows):
         for rows_of_pass in rows:
             learn(model, batch.rows(rows_of_pass))
         return len(rows)
 
-    assert parts.run(batch, work, undo=lambda: model.zero_grad(set_to_none=False)) >= 2
-    assert parts.halvings >= 1
+    assert passes.run(batch, learn_rows, undo=lambda: model.zero_grad(set_to_none=False)) >= 2
+    assert passes.halvings >= 1
 
 
 def test_out_of_memory_halves_the_rows_of_the_sampler(limit_memory):
@@ -230,13 +230,13 @@ def test_seven_billion_weights_learn_with_lora_within_the_estimate(quantization)
     enable_recompute(model)
     torch.cuda.empty_cache()
     optimizer = PolicyOptimizer(model, OptimizerConfig(), steps=10)
-    before = copy.deepcopy(next(iter(adapter_weights(model).values())))
+    weight_before = copy.deepcopy(next(iter(adapter_weights(model).values())))
     torch.cuda.reset_peak_memory_stats()
     for step in (1, 2):
         learn(model, batch_of(rows, columns, prompt=256))
         optimizer.take_gradients()
         assert optimizer.step(step).applied
     memory = estimate_phases(config, shape, LoraAdapter(rank=16), on_cpu=False, prompt_tokens=256)[1]
-    estimated = memory.peak - memory.parts["context"]
-    assert estimated == pytest.approx(torch.cuda.max_memory_allocated(), rel=0.15)
-    assert not torch.equal(before, next(iter(adapter_weights(model).values())))
+    estimated_bytes = memory.peak - memory.parts["context"]
+    assert estimated_bytes == pytest.approx(torch.cuda.max_memory_allocated(), rel=0.15)
+    assert not torch.equal(weight_before, next(iter(adapter_weights(model).values())))

@@ -50,9 +50,9 @@ def test_an_overlong_prompt_is_refused(named):
 def test_only_the_text_model_trains(named):
     policy = opened(named)
     for model in (policy.model, with_value_head(policy.model)):
-        trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
-        beside = {name for name, _ in model.named_parameters() if is_outside_text_model(name)}
-        assert trained == {name for name, _ in model.named_parameters()} - beside
+        trained_names = {name for name, weight in model.named_parameters() if weight.requires_grad}
+        image_names = {name for name, _ in model.named_parameters() if is_outside_text_model(name)}
+        assert trained_names == {name for name, _ in model.named_parameters()} - image_names
 
 
 def test_an_adapter_changes_only_the_text_model(named):
@@ -64,26 +64,35 @@ def test_an_adapter_changes_only_the_text_model(named):
 
 @pytest.mark.parametrize("kind", ["int8", pytest.param("nf4", marks=pytest.mark.nightly)])
 def test_the_part_that_reads_images_is_not_quantised(named, kind):
-    plain, rounded = opened(named), opened(named, adapter=LoraAdapter(rank=2), quantization=kind)
+    plain_policy, rounded_policy = (
+        opened(named),
+        opened(named, adapter=LoraAdapter(rank=2), quantization=kind),
+    )
     beside_text = {
-        name: weight for name, weight in rounded.model.named_parameters() if is_outside_text_model(name)
+        name: weight
+        for name, weight in rounded_policy.model.named_parameters()
+        if is_outside_text_model(name)
     }
     assert beside_text.keys() == {
-        name for name, _ in plain.model.named_parameters() if is_outside_text_model(name)
+        name for name, _ in plain_policy.model.named_parameters() if is_outside_text_model(name)
     }
     assert all(
-        weight.dtype == plain.model.dtype and weight.is_floating_point() for weight in beside_text.values()
+        weight.dtype == plain_policy.model.dtype and weight.is_floating_point()
+        for weight in beside_text.values()
     )
 
 
 def test_the_estimate_counts_the_loaded_weights(named):
     model, (_, shape) = opened(named).model, stored(named)
-    loaded = sum(weight.numel() for weight in model.parameters())
-    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    assert (shape.parameters, shape.parameters + shape.other_weights) == (trained, loaded)
+    loaded_count = sum(weight.numel() for weight in model.parameters())
+    trained_count = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    assert (shape.parameters, shape.parameters + shape.other_weights) == (trained_count, loaded_count)
     config = RunConfig(policy={"name": named[0], "dtype": "float32"})
-    parts = estimate_memory(config, shape, None, on_cpu=True).parts
-    assert (parts["weights"], parts["optimizer"]) == (4 * loaded, 8 * trained)
+    bytes_by_purpose = estimate_memory(config, shape, None, on_cpu=True).parts
+    assert (bytes_by_purpose["weights"], bytes_by_purpose["optimizer"]) == (
+        4 * loaded_count,
+        8 * trained_count,
+    )
 
 
 def test_models_that_are_loaded_completely_match_transformers():

@@ -46,9 +46,9 @@ def lab(tmp_path_factory):
 
 def finished_run(service, config):
     body = {"name": "models", "base": config, "variants": [{"name": "run"}], "seeds": [0]}
-    answer = service.http.post("/api/v1/experiments", json=body)
-    assert answer.is_success, answer.text
-    run = answer.json()["runs"][0]["id"]
+    response = service.http.post("/api/v1/experiments", json=body)
+    assert response.is_success, response.text
+    run = response.json()["runs"][0]["id"]
     deadline = time.monotonic() + 300
     while (current_run := service.get(f"/runs/{run}"))[
         "status"
@@ -78,14 +78,16 @@ def test_a_run_trains_and_its_checkpoint_opens(lab, name, dtype, adapter):
     assert run["summary"]["last"]["optim/update_norm"] > 0
     assert run["summary"]["last"]["mismatch/prob_diff_max"] < (1e-4 if dtype == "float32" else 0.1)
     (checkpoint,) = (directory / "state" / "runs" / run["id"]).glob("s000002-*")
-    opened = checkpoint
+    model_directory = checkpoint
     if adapter == "lora":
-        opened = directory / "merged"
-        shutil.rmtree(opened, ignore_errors=True)
-        export_checkpoint(checkpoint, opened)
-    model = AutoModelForCausalLM.from_pretrained(opened, dtype=getattr(torch, dtype))
+        model_directory = directory / "merged"
+        shutil.rmtree(model_directory, ignore_errors=True)
+        export_checkpoint(checkpoint, model_directory)
+    model = AutoModelForCausalLM.from_pretrained(model_directory, dtype=getattr(torch, dtype))
     first = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, dtype))
     pairs = zip(model.named_parameters(), first.named_parameters(), strict=True)
-    assert any(not torch.equal(mine, theirs) for (_, mine), (_, theirs) in pairs)
-    ids = AutoTokenizer.from_pretrained(opened)("1+1=?", return_tensors="pt").input_ids
+    assert any(
+        not torch.equal(trained_weight, base_weight) for (_, trained_weight), (_, base_weight) in pairs
+    )
+    ids = AutoTokenizer.from_pretrained(model_directory)("1+1=?", return_tensors="pt").input_ids
     assert model(input_ids=ids).logits.isfinite().all()

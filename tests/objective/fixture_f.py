@@ -37,17 +37,17 @@ ENTROPY = torch.full_like(NEW_LOGPROBS, 1.37).where(MASK, GARBAGE)
 def advantages(knob=None, rewards=REWARDS) -> Tensor:
     scores = torch.tensor(rewards, dtype=torch.float64)
     if isinstance(knob, knobs.Critic):
-        paid, expected = last_token_rewards(scores.flatten(), MASK), padded(OLD_LOGPROBS).exp()
-        return estimate_token_advantages(paid, expected, MASK, knob).advantages
-    scored = torch.ones_like(scores, dtype=torch.bool)
-    alone = RewardTerms(scores[None], scored[None], torch.ones(1, 1, dtype=torch.float64))
+        token_rewards, expected = last_token_rewards(scores.flatten(), MASK), padded(OLD_LOGPROBS).exp()
+        return estimate_token_advantages(token_rewards, expected, MASK, knob).advantages
+    is_scored = torch.ones_like(scores, dtype=torch.bool)
+    single_term = RewardTerms(scores[None], is_scored[None], torch.ones(1, 1, dtype=torch.float64))
     lengths = MASK.sum(dim=1).double().view(scores.shape) if scores.numel() == len(MASK) else None
     knob = knob or knobs.GroupMean()
     if isinstance(knob, knobs.OptimalTokenBaseline):
-        return estimate_against_tokens(scores, scored, MASK, padded(OLD_LOGPROBS).exp())
-    greedy = scores.mean(dim=1) / 2
+        return estimate_against_tokens(scores, is_scored, MASK, padded(OLD_LOGPROBS).exp())
+    greedy_rewards = scores.mean(dim=1) / 2
     return estimate_advantages(
-        scores, scored, knob, terms=alone, lengths=lengths, greedy=greedy
+        scores, is_scored, knob, terms=single_term, lengths=lengths, greedy=greedy_rewards
     ).advantages.flatten()
 
 
@@ -61,10 +61,10 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
         "reference_logprobs": padded(REFERENCE_LOGPROBS),
         "correct": torch.tensor(REWARDS[0]) == 1,
     }
-    built = PolicyBatch(**(fields | changes))
-    for over in ("step", "minibatch"):
-        built = whiten(built, objective.advantage, over=over)
-    return choose_covariant_tokens(built, objective.surrogate, torch.Generator().manual_seed(0))
+    policy_batch = PolicyBatch(**(fields | changes))
+    for whitening_scope in ("step", "minibatch"):
+        policy_batch = whiten(policy_batch, objective.advantage, over=whitening_scope)
+    return choose_covariant_tokens(policy_batch, objective.surrogate, torch.Generator().manual_seed(0))
 
 
 def run(

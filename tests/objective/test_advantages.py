@@ -18,10 +18,10 @@ NO_SCALE = knobs.NoScale()
 
 def advantages(rewards, knob=None, *, unscored=(), average=0.0):
     scores = torch.tensor(rewards, dtype=torch.float64)
-    scored = torch.ones_like(scores, dtype=torch.bool)
+    is_scored = torch.ones_like(scores, dtype=torch.bool)
     for prompt, completion in unscored:
-        scored[prompt, completion] = False
-    return estimate_advantages(scores, scored, knob or knobs.GroupMean(), average=average)
+        is_scored[prompt, completion] = False
+    return estimate_advantages(scores, is_scored, knob or knobs.GroupMean(), average=average)
 
 
 def values(*arguments, **keywords):
@@ -50,36 +50,38 @@ def test_leave_one_out_compares_with_the_other_completions():
 def test_opo_weighs_the_mean_of_a_group_by_tokens():
     rewards = torch.tensor([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
     lengths = torch.tensor([[6.0, 1.0, 1.0], [1.0, 2.0, 3.0]], dtype=torch.float64)
-    everyone = torch.ones_like(rewards, dtype=torch.bool)
-    advantages = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
+    is_scored = torch.ones_like(rewards, dtype=torch.bool)
+    advantages = estimate_advantages(rewards, is_scored, knobs.OptimalBaseline(), lengths=lengths).advantages
     assert advantages.tolist() == [[0.25, -0.75, -0.75], [0, 0, 0]]
-    everyone[0, 2] = False
-    advantages = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
+    is_scored[0, 2] = False
+    advantages = estimate_advantages(rewards, is_scored, knobs.OptimalBaseline(), lengths=lengths).advantages
     assert advantages[0].tolist() == pytest.approx([1 / 7, -6 / 7, 0])
     with pytest.raises(ValueError, match="needs lengths of completions"):
-        estimate_advantages(rewards, everyone, knobs.OptimalBaseline())
+        estimate_advantages(rewards, is_scored, knobs.OptimalBaseline())
 
 
 def test_remax_subtracts_the_reward_of_the_greedy_completion():
     rewards = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
-    everyone = torch.ones_like(rewards, dtype=torch.bool)
-    greedy = torch.tensor([1.0, 0.25, math.nan], dtype=torch.float64)
-    advantages = estimate_advantages(rewards, everyone, knobs.GreedyBaseline(), greedy=greedy).advantages
+    is_scored = torch.ones_like(rewards, dtype=torch.bool)
+    greedy_rewards = torch.tensor([1.0, 0.25, math.nan], dtype=torch.float64)
+    advantages = estimate_advantages(
+        rewards, is_scored, knobs.GreedyBaseline(), greedy=greedy_rewards
+    ).advantages
     assert advantages.tolist() == [[0, -1], [0.75, 0.75], [0, 0]]
     with pytest.raises(ValueError, match="needs rewards of greedy completions"):
-        estimate_advantages(rewards, everyone, knobs.GreedyBaseline())
+        estimate_advantages(rewards, is_scored, knobs.GreedyBaseline())
 
 
 def test_the_optimal_token_baseline_weighs_by_the_energy_up_to_a_token():
     rewards = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    everyone = torch.ones_like(rewards, dtype=torch.bool)
+    is_scored = torch.ones_like(rewards, dtype=torch.bool)
     mask = torch.tensor([[True, True, True], [True, True, False]])
     energies = torch.tensor([[1.0, 1.0, 9.0], [1.0, 5.0, 7.0]], dtype=torch.float64)
-    advantages = estimate_against_tokens(rewards, everyone, mask, energies).tolist()
+    advantages = estimate_against_tokens(rewards, is_scored, mask, energies).tolist()
     assert advantages == [[0.5, 0.75, 1.0], [-0.5, -0.25, 0.0]]
-    everyone[0, 1] = False
-    alone = estimate_against_tokens(rewards, everyone, mask, energies).tolist()
-    assert alone == [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+    is_scored[0, 1] = False
+    advantages_alone = estimate_against_tokens(rewards, is_scored, mask, energies).tolist()
+    assert advantages_alone == [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
 
 
 def test_maxrl_divides_by_the_groups_success_rate():
@@ -133,8 +135,8 @@ def test_without_baseline_the_reward_is_the_advantage():
 
 def test_dividing_by_the_root_of_the_group_size_makes_sixteen_completions_weigh_four_times():
     rewards = [[1.0, 0.0] * 8]
-    plain, rooted = values(rewards), values(rewards, knobs.GroupMean(group_sum="sqrt"))
-    assert rooted[0] == pytest.approx([4 * a for a in plain[0]])
+    plain_values, rooted_values = values(rewards), values(rewards, knobs.GroupMean(group_sum="sqrt"))
+    assert rooted_values[0] == pytest.approx([4 * a for a in plain_values[0]])
 
 
 CENTRED_KNOBS = [knobs.GroupMean(), knobs.GroupMean(scale=NO_SCALE), knobs.LeaveOneOut()]
@@ -161,8 +163,8 @@ def test_constant_rewards_are_never_divided_by_epsilon(scale):
 
 
 def test_reweighting_keeps_probable_tokens_and_mutes_rare_ones():
-    old = torch.tensor([[0.1, 0.5, 0.9]]).log()
-    weighed = probability_weighted_advantages(torch.ones(1, 1), old, alpha=0.3)
+    old_logprobs = torch.tensor([[0.1, 0.5, 0.9]]).log()
+    weighed = probability_weighted_advantages(torch.ones(1, 1), old_logprobs, alpha=0.3)
     assert weighed.tolist()[0] == pytest.approx([0.73, 0.85, 0.97])
 
 
@@ -170,15 +172,15 @@ def whitened_groups(scale, *, lengths, over, unscored=(), **options):
     """Return the advantages of TWO_GROUPS with completions of these lengths."""
     knob = knobs.GroupMean(scale=scale, **options)
     estimate = advantages(TWO_GROUPS, knob, unscored=unscored).advantages
-    scored = torch.ones(8, dtype=torch.bool)
+    is_scored = torch.ones(8, dtype=torch.bool)
     for prompt, completion in unscored:
-        scored[4 * prompt + completion] = False
+        is_scored[4 * prompt + completion] = False
     lengths = torch.tensor(lengths).flatten().unsqueeze(1)
     batch = PolicyBatch(
         mask=torch.arange(int(lengths.max())) < lengths,
         advantages=estimate.flatten(),
         group_index=torch.tensor([0] * 4 + [1] * 4),
-        scored=scored,
+        scored=is_scored,
     )
     return whiten(batch, knob, over=over).advantages.tolist()
 
@@ -206,16 +208,16 @@ def test_prorl_whitens_over_all_tokens_of_the_step():
 
 
 def test_each_whitening_is_applied_once_in_its_position():
-    centred = [0.5, 0.5, -0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
-    assert whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="step") == centred
-    assert whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, over="minibatch") == centred
-    assert whitened_groups(NO_SCALE, lengths=LENGTHS, over="minibatch") == centred
+    centred_values = [0.5, 0.5, -0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
+    assert whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="step") == centred_values
+    assert whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, over="minibatch") == centred_values
+    assert whitened_groups(NO_SCALE, lengths=LENGTHS, over="minibatch") == centred_values
 
 
 def test_whitening_keeps_the_groups_sum_rule():
-    plain = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
-    rooted = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch", group_sum="sqrt")
-    assert rooted == pytest.approx([2 * a for a in plain])
+    plain_values = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
+    rooted_values = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch", group_sum="sqrt")
+    assert rooted_values == pytest.approx([2 * a for a in plain_values])
 
 
 def test_an_unscored_completion_is_excluded_from_whitening():
@@ -248,11 +250,15 @@ GDPO = knobs.GroupMean(multi_reward="gdpo")
 def gdpo(*terms, weights, unscored=()):
     """Return GDPO's advantages of reward terms (P, G), each with its weight."""
     values = torch.tensor(terms, dtype=torch.float64)
-    scored = torch.ones_like(values, dtype=torch.bool)
+    is_scored = torch.ones_like(values, dtype=torch.bool)
     for index in unscored:
-        scored[index] = False
-    apart = RewardTerms(values, scored, torch.tensor(weights, dtype=torch.float64)[:, None].expand(-1, 2))
-    return estimate_advantages(values.sum(dim=0), scored.all(dim=0), GDPO, terms=apart).advantages.tolist()
+        is_scored[index] = False
+    weighted_terms = RewardTerms(
+        values, is_scored, torch.tensor(weights, dtype=torch.float64)[:, None].expand(-1, 2)
+    )
+    return estimate_advantages(
+        values.sum(dim=0), is_scored.all(dim=0), GDPO, terms=weighted_terms
+    ).advantages.tolist()
 
 
 def test_gdpo_separates_completions_with_equal_reward_sums():
@@ -271,12 +277,12 @@ def test_gdpo_weighs_normalised_rewards():
 
 
 def test_gdpo_with_one_group_normalises_again_within_it():
-    only = RewardTerms(
+    terms = RewardTerms(
         torch.tensor([[[1, 1, 0, 0]], [[1, 0, 1, 0]]], dtype=torch.float64),
         torch.ones(2, 1, 4, dtype=torch.bool),
         torch.ones(2, 1, dtype=torch.float64),
     )
-    estimate = estimate_advantages(only.values.sum(dim=0), only.scored[0], GDPO, terms=only)
+    estimate = estimate_advantages(terms.values.sum(dim=0), terms.scored[0], GDPO, terms=terms)
     s = 2 * 0.5 / (3**-0.5 + 1e-4)
     assert estimate.advantages.tolist()[0] == pytest.approx(
         [s / (s * (2 / 3) ** 0.5 + 1e-4), 0, 0, -1.2246], 1e-4

@@ -35,10 +35,12 @@ def test_two_prompts_with_known_token_losses(aggregation, result):
 
 @pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in EXPECTED_RESULTS])
 def test_two_micro_batches_add_up_to_the_whole(aggregation):
-    full = weights(aggregation)
+    full_weights = weights(aggregation)
     per_completion = (TOKEN_LOSSES * MASK).sum(dim=1)
-    halves = [per_completion[rows] @ full.rows(rows).weights for rows in (slice(0, 3), slice(3, 4))]
-    assert sum(halves).item() == pytest.approx((per_completion @ full.weights).item(), abs=1e-15)
+    half_sums = [
+        per_completion[rows] @ full_weights.rows(rows).weights for rows in (slice(0, 3), slice(3, 4))
+    ]
+    assert sum(half_sums).item() == pytest.approx((per_completion @ full_weights.weights).item(), abs=1e-15)
 
 
 def test_an_empty_completion_adds_nothing_but_counts():
@@ -53,7 +55,7 @@ def test_nothing_is_divided_by_zero_if_every_token_is_masked(aggregation):
 
 @pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in EXPECTED_RESULTS])
 def test_excluded_groups_count_in_means_over_completions_and_prompts(aggregation):
-    plain, thinner = weights(aggregation), weights(aggregation, loss_share=0.75)
+    plain_weights, thinner_weights = weights(aggregation), weights(aggregation, loss_share=0.75)
     factor = 1 if isinstance(aggregation, knobs.TokenMean) else 0.75
-    assert thinner.weights.tolist() == pytest.approx((plain.weights * factor).tolist())
-    assert thinner.sequence_weight == pytest.approx(0.75 / 4)
+    assert thinner_weights.weights.tolist() == pytest.approx((plain_weights.weights * factor).tolist())
+    assert thinner_weights.sequence_weight == pytest.approx(0.75 / 4)

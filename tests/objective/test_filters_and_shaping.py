@@ -29,11 +29,11 @@ def test_dynamic_sampling_keeps_groups_that_are_neither_solved_nor_hopeless():
 
 
 def test_completions_without_a_score_do_not_count():
-    scored = SCORED.clone()
-    scored[0, 2:] = False  # the scored completions of the first group are all right
-    scored[3] = False
-    assert filters.group_variation_mask(SCORES, scored).tolist() == [False, False, False, False]
-    assert filters.accuracy_band_mask(SCORES, scored, low=0.0, high=1.0).tolist() == [False] * 4
+    is_scored = SCORED.clone()
+    is_scored[0, 2:] = False  # the scored completions of the first group are all right
+    is_scored[3] = False
+    assert filters.group_variation_mask(SCORES, is_scored).tolist() == [False, False, False, False]
+    assert filters.accuracy_band_mask(SCORES, is_scored, low=0.0, high=1.0).tolist() == [False] * 4
 
 
 def test_kept_groups_are_weighted_up_to_compensate_for_dropped_ones():
@@ -66,6 +66,11 @@ def test_truncated_rewards_are_scaled():
 
 
 def test_truncation_never_pays_if_rewards_are_negative():
-    rewards, cut = torch.tensor([[-1.0, -1.0, 1.0, 1.0]]), torch.tensor([[True, False, True, False]])
-    assert shaping.scaled_truncated_rewards(rewards, cut, factor=0.0).tolist() == [[-1, -1, 0, 1]]
-    assert shaping.scaled_truncated_rewards(rewards, cut, factor=0.5).tolist() == [[-1, -1, 0.5, 1]]
+    rewards, truncated_mask = (
+        torch.tensor([[-1.0, -1.0, 1.0, 1.0]]),
+        torch.tensor([[True, False, True, False]]),
+    )
+    assert shaping.scaled_truncated_rewards(rewards, truncated_mask, factor=0.0).tolist() == [[-1, -1, 0, 1]]
+    assert shaping.scaled_truncated_rewards(rewards, truncated_mask, factor=0.5).tolist() == [
+        [-1, -1, 0.5, 1]
+    ]

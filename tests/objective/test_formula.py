@@ -85,8 +85,10 @@ def test_every_member_of_a_knob_changes_the_formula(field):
 def test_the_formula_of_dcpos_recursion_matches_the_training():
     """One earlier visit had mean 0.5 and variance 0.3, and now one of two is right."""
     rewards = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    past = Visits(*(torch.full((1, 1), statistic, dtype=torch.float64) for statistic in (1.0, 0.5, 0.3)))
-    standardised = smooth_standardised_advantages(rewards, rewards >= 0, past, ddof=1)
+    past_visits = Visits(
+        *(torch.full((1, 1), statistic, dtype=torch.float64) for statistic in (1.0, 0.5, 0.3))
+    )
+    standardised = smooth_standardised_advantages(rewards, rewards >= 0, past_visits, ddof=1)
     n, mu, v, mean, std = 1, 0.5, 0.3, 0.5, 0.5**0.5
     mu_after = (n * mu + mean) / (n + 1)
     v_after = (n * v + std**2 + n / (n + 1) * (mean - mu) ** 2) / (n + 1)

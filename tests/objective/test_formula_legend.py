@@ -87,10 +87,10 @@ def configs():
 
 def test_every_symbol_has_a_meaning_and_every_meaning_a_symbol():
     terms = {"correctness", "think_format", "boxed_format", "language", "length"}
-    seen = {entry["symbol"] for config in configs() for entry in formula(config)["legend"]}
-    explained = MEANINGS.keys() | CONFIG_MEANINGS.keys()
-    assert seen - terms == explained
-    assert not explained & ELEMENTARY_FUNCTIONS
+    used_symbols = {entry["symbol"] for config in configs() for entry in formula(config)["legend"]}
+    explained_symbols = MEANINGS.keys() | CONFIG_MEANINGS.keys()
+    assert used_symbols - terms == explained_symbols
+    assert not explained_symbols & ELEMENTARY_FUNCTIONS
     assert not MEANINGS.keys() & CONFIG_MEANINGS.keys()
 
 
@@ -101,15 +101,15 @@ SINGLE_LETTERS_OF_WORDS = {"a", "s", "k"}
 def test_every_letter_of_a_formula_has_a_meaning():
     """The letters are read from the text, since a plain word would not be in the legend."""
     for config in configs():
-        explained = formula(config)
-        entries = {entry["symbol"] for entry in explained["legend"]} | ELEMENTARY_FUNCTIONS
-        text = "\n".join(explained["text"].splitlines()[: -len(explained["notes"]) or None])
+        explanation = formula(config)
+        entries = {entry["symbol"] for entry in explanation["legend"]} | ELEMENTARY_FUNCTIONS
+        text = "\n".join(explanation["text"].splitlines()[: -len(explanation["notes"]) or None])
         text = re.sub("[²ᵏᵐ]", " ", text)
         for symbol in sorted(entries, key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(symbol)}(?![\w′])", " ", text)
         words = re.findall(r"[^\W\d]+", re.sub(r"\d[\d.]*(e−\d+)?", " ", text))
-        odd = {word for word in words if len(word) == 1 or not re.fullmatch("[a-z]+", word)}
-        assert odd <= SINGLE_LETTERS_OF_WORDS
+        odd_words = {word for word in words if len(word) == 1 or not re.fullmatch("[a-z]+", word)}
+        assert odd_words <= SINGLE_LETTERS_OF_WORDS
 
 
 def meaning(symbol, **written):
@@ -119,6 +119,8 @@ def meaning(symbol, **written):
 
 @pytest.mark.parametrize("name", ["A", "L", "length.bonus"])
 def test_a_plugin_named_like_a_symbol_is_distinguished_from_it(name):
-    written = {"rewards": [{"name": "plugin", "entry_point": name}]}
-    assert f"Rᵢ = plugin {name}" in formula(resolve(written))["text"].splitlines()
-    assert meaning(f"plugin {name}", **written) == f"reward term: the number that the plugin {name} gives"
+    reward_config = {"rewards": [{"name": "plugin", "entry_point": name}]}
+    assert f"Rᵢ = plugin {name}" in formula(resolve(reward_config))["text"].splitlines()
+    assert (
+        meaning(f"plugin {name}", **reward_config) == f"reward term: the number that the plugin {name} gives"
+    )

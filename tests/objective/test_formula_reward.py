@@ -17,8 +17,8 @@ def lines_of(**written):
 
 def defined(*names, **written):
     """Return the lines that define these symbols, in order."""
-    starts = tuple(f"{name} " for name in names)
-    return [line for line in lines_of(**written) if line.startswith(starts)]
+    prefixes = tuple(f"{name} " for name in names)
+    return [line for line in lines_of(**written) if line.startswith(prefixes)]
 
 
 def test_weights_signs_and_maps_are_shown():
@@ -67,30 +67,30 @@ def test_the_formula_of_r_matches_the_worker():
         "length_penalty = clip((6 − tokensᵢ) / 4, −1, 0)",
     ]
     rewards = []
-    for _, tokens, reason, score, boxed, think in COMPLETIONS:
+    for _, tokens, reason, score, boxed_score, think_score in COMPLETIONS:
         correctness = 2 * score - 1
         penalty = min(max((6 - tokens) / 4, -1), 0)
-        total = correctness + 0.5 * boxed + 0.2 * think
+        total = correctness + 0.5 * boxed_score + 0.2 * think_score
         factor = 0.5 if reason == "length" and total > 0 else 1
-        rewards.append(0 if think <= 0 else factor * total + penalty)
+        rewards.append(0 if think_score <= 0 else factor * total + penalty)
     assert list(computed(SHAPED_CONFIG).rewards) == pytest.approx(rewards)
     assert rewards == pytest.approx([1.7, 1.2, -0.15, -1.8, 0])
 
 
 def test_the_terms_of_gdpo_also_match():
     group = computed(SHAPED_CONFIG)
-    apart = reward_terms([group])
-    total = (apart.values * apart.weights.unsqueeze(2)).sum(dim=0)[0].tolist()
+    group_terms = reward_terms([group])
+    total = (group_terms.values * group_terms.weights.unsqueeze(2)).sum(dim=0)[0].tolist()
     terms = [
         0.5 * weight * term_value if reason == "length" and weight * term_value > 0 else weight * term_value
-        for _, _, reason, score, boxed, think in COMPLETIONS
-        for weight, term_value in ((1, 2 * score - 1), (0.5, boxed), (0.2, think))
+        for _, _, reason, score, boxed_score, think_score in COMPLETIONS
+        for weight, term_value in ((1, 2 * score - 1), (0.5, boxed_score), (0.2, think_score))
     ]
-    by_completion = [sum(terms[at : at + 3]) for at in range(0, len(terms), 3)]
+    by_completion = [sum(terms[start : start + 3]) for start in range(0, len(terms), 3)]
     penalties = [min(max((6 - tokens) / 4, -1), 0) for _, tokens, *_ in COMPLETIONS]
     expected = [
-        0 if think <= 0 else reward + penalty
-        for (*_, think), reward, penalty in zip(COMPLETIONS, by_completion, penalties, strict=True)
+        0 if think_score <= 0 else reward + penalty
+        for (*_, think_score), reward, penalty in zip(COMPLETIONS, by_completion, penalties, strict=True)
     ]
     assert total == pytest.approx(expected)
 

@@ -25,19 +25,19 @@ def row(values):
     ],
 )
 def test_advantages_match_the_table(gamma, lambda_, advantages):
-    estimated = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, gamma=gamma, lambda_=lambda_)
-    assert estimated[0].tolist() == row(advantages)
+    estimates = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, gamma=gamma, lambda_=lambda_)
+    assert estimates[0].tolist() == row(advantages)
 
 
 @pytest.mark.parametrize(("lambda_", "returns"), [(0.95, [0.9372, 0.9655, 0.9900, 1.0]), (1.0, [1, 1, 1, 1])])
 def test_returns_are_advantages_plus_values(lambda_, returns):
-    estimated = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=lambda_) + VALUES
-    assert estimated[0].tolist() == row(returns)
+    estimates = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=lambda_) + VALUES
+    assert estimates[0].tolist() == row(returns)
 
 
 def test_advantages_are_whitened_over_tokens():
-    estimated = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=0.95)
-    assert whitened_advantages(estimated, ALL_TOKENS, ddof=1, eps=1e-8)[0].tolist() == row(
+    estimates = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=0.95)
+    assert whitened_advantages(estimates, ALL_TOKENS, ddof=1, eps=1e-8)[0].tolist() == row(
         [1.0667, 0.3004, -0.0365, -1.3306]
     )
 
@@ -50,8 +50,8 @@ def test_lambda_adapts_to_the_length():
 def test_vapo_uses_different_lambdas_for_policy_and_critic():
     lambda_ = length_adaptive_lambda(torch.tensor([4]), alpha=0.5)
     assert lambda_.tolist() == [0.5]
-    estimated = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=lambda_)
-    assert estimated[0].tolist() == row([0.35, 0.30, 0.40, 0.20])
+    estimates = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=lambda_)
+    assert estimates[0].tolist() == row([0.35, 0.30, 0.40, 0.20])
 
 
 def test_masked_tokens_pass_on_later_values():
@@ -60,14 +60,14 @@ def test_masked_tokens_pass_on_later_values():
     rewards = torch.tensor([[0.0, 0.0, nan, nan, 0.0, 1.0, nan]], dtype=torch.float64)
     values = torch.tensor([[0.2, 0.4, nan, nan, 0.5, 0.8, nan]], dtype=torch.float64)
     mask = torch.tensor([[True, True, False, False, True, True, False]])
-    estimated = generalized_advantages(rewards, values, mask, gamma=0.99, lambda_=0.95)
-    assert estimated[0].tolist() == row([0.7100, 0.5465, 0, 0, 0.4801, 0.2000, 0])
+    estimates = generalized_advantages(rewards, values, mask, gamma=0.99, lambda_=0.95)
+    assert estimates[0].tolist() == row([0.7100, 0.5465, 0, 0, 0.4801, 0.2000, 0])
 
 
 def test_each_completion_may_have_its_own_lambda():
-    twice = [row_of_table.expand(2, 4) for row_of_table in (REWARDS, VALUES, ALL_TOKENS)]
-    estimated = generalized_advantages(*twice, lambda_=torch.tensor([1.0, 0.0], dtype=torch.float64))
-    assert estimated.tolist() == [row([0.8, 0.6, 0.5, 0.2]), row([0.2, 0.1, 0.3, 0.2])]
+    doubled_rows = [row_of_table.expand(2, 4) for row_of_table in (REWARDS, VALUES, ALL_TOKENS)]
+    estimates = generalized_advantages(*doubled_rows, lambda_=torch.tensor([1.0, 0.0], dtype=torch.float64))
+    assert estimates.tolist() == [row([0.8, 0.6, 0.5, 0.2]), row([0.2, 0.1, 0.3, 0.2])]
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def test_each_completion_may_have_its_own_lambda():
 )
 def test_n_step_returns_look_n_steps_ahead(n_step, advantages):
     """With lambda 1, it is n rewards plus the critic's value after them, minus the value here."""
-    estimated = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=1.0, n_step=n_step)
-    assert estimated[0].tolist() == row(advantages)
+    estimates = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=1.0, n_step=n_step)
+    assert estimates[0].tolist() == row(advantages)
 
 
 def test_n_steps_skip_masked_tokens():
     mask = torch.tensor([[True, False, True, True]])
     values = torch.tensor([[0.2, 9.0, 0.5, 0.8]], dtype=torch.float64)
-    estimated = generalized_advantages(REWARDS, values, mask, lambda_=1.0, n_step=1)
-    assert estimated[0].tolist() == row([0.3, 0, 0.3, 0.2])
+    estimates = generalized_advantages(REWARDS, values, mask, lambda_=1.0, n_step=1)
+    assert estimates[0].tolist() == row([0.3, 0, 0.3, 0.2])
 
 
 def test_the_reward_is_on_the_last_token_that_counts():

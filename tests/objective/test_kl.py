@@ -98,12 +98,12 @@ def test_k3_and_its_gradient_are_finite_for_any_distance(dtype):
 
 
 def test_the_tangent_takes_over_without_a_step():
-    below, above = (
+    value_below, value_above = (
         kl.k3(torch.tensor([[log_ratio]], dtype=torch.float64)).item()
         for log_ratio in (-20 - 1e-9, -20 + 1e-9)
     )
-    assert below == pytest.approx(above, rel=1e-8)
-    assert above == pytest.approx(math.exp(20) - 21, rel=1e-8)
+    assert value_below == pytest.approx(value_above, rel=1e-8)
+    assert value_above == pytest.approx(math.exp(20) - 21, rel=1e-8)
 
 
 def test_a_limit_ends_the_gradient_as_in_earlier_versions():
@@ -130,8 +130,8 @@ def test_kl_in_the_reward_is_subtracted_before_leave_one_out():
     assert (penalty / 0.03).tolist() == pytest.approx([-0.1, 0, 0.2, -0.1])
     rewards = torch.tensor(f.REWARDS).double() - penalty
     assert rewards.tolist()[0] == pytest.approx([1.0030, 1.0000, -0.0060, 0.0030])
-    scored = torch.ones_like(rewards, dtype=torch.bool)
-    advantages = estimate_advantages(rewards, scored, knobs.LeaveOneOut()).advantages.tolist()[0]
+    is_scored = torch.ones_like(rewards, dtype=torch.bool)
+    advantages = estimate_advantages(rewards, is_scored, knobs.LeaveOneOut()).advantages.tolist()[0]
     assert advantages == pytest.approx([0.6707, 0.6667, -0.6747, -0.6627], abs=6e-5)
 
 
@@ -145,7 +145,7 @@ TO_OLD = Objective(kl=knobs.KlK2(coef=10, to="old"), aggregation=knobs.TokenMean
 
 def test_the_old_policy_can_replace_the_reference():
     result, minus_gradient = f.run(TO_OLD, advantages=torch.zeros(4), reference_logprobs=None)
-    drift = [move for row in f.DRIFT for move in row]
+    drift = [token_drift for row in f.DRIFT for token_drift in row]
     assert (-minus_gradient).tolist() == pytest.approx(drift)
     assert result.metrics.values()["kl/k1"] == pytest.approx(sum(drift) / 10)
 
@@ -180,6 +180,6 @@ def test_dual_descent_doubles_and_halves(measured, following):
 
 
 def test_a_horizon_controller_moves_by_at_most_a_fifth_over_its_horizon():
-    following = kl.horizon_control(0.2, 8.0, target=6.0, completions=256, horizon=10_000)
-    assert following == pytest.approx(0.2010, abs=6e-5)
+    next_coefficient = kl.horizon_control(0.2, 8.0, target=6.0, completions=256, horizon=10_000)
+    assert next_coefficient == pytest.approx(0.2010, abs=6e-5)
     assert kl.horizon_control(1.0, 0.0, target=6.0, completions=10_000, horizon=10_000) == pytest.approx(0.8)

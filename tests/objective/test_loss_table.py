@@ -225,10 +225,10 @@ CRITIC_ROWS = {
 
 @pytest.mark.parametrize("row", CRITIC_ROWS)
 def test_tokens_can_have_individual_advantages(row):
-    objective, advantages, loss, parts = CRITIC_ROWS[row]
+    objective, advantages, loss, token_objectives = CRITIC_ROWS[row]
     result, _ = f.run(objective, **y4_alone(advantages))
     assert result.loss.item() == pytest.approx(loss, abs=6e-5)
-    assert -sum(parts) / 4 == pytest.approx(loss, abs=6e-5)
+    assert -sum(token_objectives) / 4 == pytest.approx(loss, abs=6e-5)
 
 
 def test_27_the_books_first_form_with_its_k1_penalty():
@@ -245,11 +245,13 @@ def test_35_the_token_mask_silences_the_same_tokens_as_ppo():
 
 def test_30_lopti_trains_rare_tokens_first_and_then_the_others():
     lopti = preset("lopti").with_(kl=knobs.NoKl())
-    rare, frequent = split_updates(f.batch(lopti), lopti.token_weight)
-    assert require(rare.trained, "tokens")[f.MASK].tolist() == [
+    rare_update, frequent_update = split_updates(f.batch(lopti), lopti.token_weight)
+    assert require(rare_update.trained, "tokens")[f.MASK].tolist() == [
         bit == 1 for bit in (0, 1, 0, 1, 1, 1, 0, 1, 1, 0)
     ]
-    first, second = (f.run(lopti, trained=half.trained) for half in (rare, frequent))
+    first, second = (
+        f.run(lopti, trained=half_update.trained) for half_update in (rare_update, frequent_update)
+    )
     assert first[0].loss.item() == pytest.approx(-0.0772, abs=6e-5)
     assert second[0].loss.item() == pytest.approx(0.0320, abs=6e-5)
     assert first[0].loss.item() + second[0].loss.item() == pytest.approx(-0.0452, abs=6e-5)
@@ -330,8 +332,8 @@ def test_the_numbers_of_the_book(objective, loss):
     from worker.objective.policy_loss import denominators, policy_loss
 
     mask = torch.ones(4, 1, dtype=torch.bool)
-    none = {"sampler_logprobs": None, "reference_logprobs": None}
-    batch = f.batch(objective, mask=mask, old_logprobs=BOOK_OLD, **none)
+    missing_logprobs = {"sampler_logprobs": None, "reference_logprobs": None}
+    batch = f.batch(objective, mask=mask, old_logprobs=BOOK_OLD, **missing_logprobs)
     weights = denominators(mask, batch.group_index, objective, max_new_tokens=1024)
     result = policy_loss(BOOK_SUMS, batch, objective, weights)
     assert result.loss.item() == pytest.approx(loss, abs=6e-5)

@@ -95,9 +95,9 @@ REFUSED_COMBINATIONS = [
 
 @pytest.mark.parametrize(("objective", "path", "phrase"), REFUSED_COMBINATIONS)
 def test_an_invalid_combination_is_refused_at_its_field(objective, path, phrase):
-    with pytest.raises(InvalidConfig) as refused:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve({"objective": objective})
-    messages = [(error.path, error.message) for error in refused.value.errors]
+    messages = [(error.path, error.message) for error in error_info.value.errors]
     assert any(
         error_path.startswith(f"objective.{path}") and phrase in message for error_path, message in messages
     )

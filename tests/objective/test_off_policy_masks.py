@@ -60,8 +60,11 @@ def test_the_mask_needs_the_samplers_log_probs():
 
 def test_gamma_of_two_layers():
     """|log p_new - log p_old| is averaged over the experts of a layer, then over the layers."""
-    old, new = torch.tensor([[0.5, 0.3], [0.4, 0.4]]), torch.tensor([[0.6, 0.2], [0.4, 0.3]])
-    of_layer = (new.log() - old.log()).abs().mean(dim=1)
+    old_probabilities, new_probabilities = (
+        torch.tensor([[0.5, 0.3], [0.4, 0.4]]),
+        torch.tensor([[0.6, 0.2], [0.4, 0.3]]),
+    )
+    of_layer = (new_probabilities.log() - old_probabilities.log()).abs().mean(dim=1)
     assert of_layer.tolist() == pytest.approx([0.2939, 0.1438], abs=6e-5)
     shift = -of_layer.mean()
     assert -shift.item() == pytest.approx(0.2189, abs=6e-5)
@@ -90,16 +93,18 @@ def test_gamma_is_measured_before_the_floor():
 
 def test_a_dense_policy_ignores_the_knob():
     rspo, gmpo = (resolve({"preset": name}).objective for name in ("rspo", "gmpo"))
-    dense, minus_gradient = f.run(rspo)
-    assert dense.loss == f.run(gmpo)[0].loss
+    dense_result, minus_gradient = f.run(rspo)
+    assert dense_result.loss == f.run(gmpo)[0].loss
     assert minus_gradient.tolist() == f.run(gmpo)[1].tolist()
-    assert not [name for name in dense.metrics.values() if name.startswith("router/")]
+    assert not [name for name in dense_result.metrics.values() if name.startswith("router/")]
 
 
 def test_doubtful_choices_cause_a_warning():
     assert any("dense policy" in warning for warning in warnings(resolve({"preset": "rspo"})))
-    masked = {"objective": {"off_policy_mask": {"type": "opsm", "source": "old"}}}
-    assert any("opsm with source = old has no effect" in warning for warning in warnings(resolve(masked)))
+    masked_config = {"objective": {"off_policy_mask": {"type": "opsm", "source": "old"}}}
+    assert any(
+        "opsm with source = old has no effect" in warning for warning in warnings(resolve(masked_config))
+    )
     assert not any(
         "opsm with source = old has no effect" in warning
         for warning in warnings(resolve({"preset": "deepseek_v32_book"}))

@@ -35,8 +35,8 @@ def test_a_shared_ratio_is_counted_once_per_completion():
     metrics = metrics_of(WIDE_GSPO)
     assert metrics["clip/high_frac"] + metrics["clip/low_frac"] == pytest.approx(0.25)
     assert metrics["ratio/mean"] == pytest.approx((1.2214 + 1.0869 + 0.6703 + 0.9876) / 4, abs=6e-5)
-    narrow = metrics_of(resolve({"preset": "gspo"}).objective)
-    assert narrow["clip/high_frac"] + narrow["clip/low_frac"] == pytest.approx(1.0)
+    narrow_metrics = metrics_of(resolve({"preset": "gspo"}).objective)
+    assert narrow_metrics["clip/high_frac"] + narrow_metrics["clip/low_frac"] == pytest.approx(1.0)
 
 
 def test_capped_weights_are_counted_for_either_sign():
@@ -66,8 +66,8 @@ def test_the_terms_of_the_loss_add_up():
     assert metrics["policy/entropy"] == pytest.approx(2)
     assert metrics["loss/entropy"] == pytest.approx(-0.2)
     assert metrics["loss/kl"] == pytest.approx(0.5 * 0.0341, abs=6e-5)
-    parts = metrics["loss/policy"] + metrics["loss/kl"] + metrics["loss/entropy"]
-    assert metrics["loss/total"] == pytest.approx(parts)
+    term_sum = metrics["loss/policy"] + metrics["loss/kl"] + metrics["loss/entropy"]
+    assert metrics["loss/total"] == pytest.approx(term_sum)
     assert metrics["kl/coef"] == pytest.approx(0.5)
 
 
@@ -87,11 +87,11 @@ def test_minibatches_are_averaged_and_micro_batches_are_added():
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     rows = [slice(0, 1), slice(1, 4)]
     micro = [policy_loss(f.NEW_LOGPROBS[r], batch.rows(r), objective, weights.rows(r)) for r in rows]
-    together = MetricSums.merged(loss_of_rows.metrics for loss_of_rows in micro).values()
-    once = policy_loss(f.NEW_LOGPROBS, batch, objective, weights)
-    assert together == pytest.approx(once.metrics.values())
-    twice = (once.metrics + once.metrics).values()
-    assert twice == pytest.approx(once.metrics.values())
+    merged_metrics = MetricSums.merged(loss_of_rows.metrics for loss_of_rows in micro).values()
+    result = policy_loss(f.NEW_LOGPROBS, batch, objective, weights)
+    assert merged_metrics == pytest.approx(result.metrics.values())
+    averaged_metrics = (result.metrics + result.metrics).values()
+    assert averaged_metrics == pytest.approx(result.metrics.values())
 
 
 def test_a_fully_masked_batch_keeps_its_graph():
@@ -106,18 +106,25 @@ def test_half_precision_log_probs_are_computed_in_single_precision():
     batch = f.batch(objective)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     assert policy_loss(f.NEW_LOGPROBS.bfloat16(), batch, objective, weights).loss.dtype == torch.float64
-    single = f.batch(objective, old_logprobs=f.padded(f.OLD_LOGPROBS).bfloat16(), reference_logprobs=None)
-    assert policy_loss(f.NEW_LOGPROBS.bfloat16(), single, objective, weights).loss.dtype == torch.float32
+    half_precision_batch = f.batch(
+        objective, old_logprobs=f.padded(f.OLD_LOGPROBS).bfloat16(), reference_logprobs=None
+    )
+    assert (
+        policy_loss(f.NEW_LOGPROBS.bfloat16(), half_precision_batch, objective, weights).loss.dtype
+        == torch.float32
+    )
 
 
 @pytest.mark.parametrize("preset", METHOD_PRESETS)
 def test_contributions_and_gradients_of_tokens_match_the_loss(preset):
-    result, slope = f.run(OBJECTIVE_BY_PRESET[preset], entropy=f.ENTROPY)
-    parts = result.contributions
-    assert parts["loss"].sum().item() == pytest.approx(result.loss.item(), abs=1e-12)
-    assert parts["loss"].sum().item() == pytest.approx(result.metrics.values()["loss/total"], abs=1e-12)
-    assert (-parts["gradient"])[f.MASK].tolist() == pytest.approx(slope.tolist(), abs=1e-12)
-    assert (parts["loss"][~f.MASK] == 0).all()
+    result, minus_gradient = f.run(OBJECTIVE_BY_PRESET[preset], entropy=f.ENTROPY)
+    contributions = result.contributions
+    assert contributions["loss"].sum().item() == pytest.approx(result.loss.item(), abs=1e-12)
+    assert contributions["loss"].sum().item() == pytest.approx(
+        result.metrics.values()["loss/total"], abs=1e-12
+    )
+    assert (-contributions["gradient"])[f.MASK].tolist() == pytest.approx(minus_gradient.tolist(), abs=1e-12)
+    assert (contributions["loss"][~f.MASK] == 0).all()
 
 
 SURROGATES = [member for member in get_args(get_args(knobs.Surrogate)[0]) if member is not knobs.KlCov]
@@ -136,22 +143,22 @@ def test_rows_without_a_gradient_have_none(surrogate):
         except ValidationError:
             continue  # this ratio is not allowed with this surrogate
         learns = has_gradient(f.batch(objective, advantages=advantages), objective)
-        _, slope = f.run(objective, entropy=f.ENTROPY, advantages=advantages)
-        assert (slope[~learns[rows]] == 0).all(), preset
+        _, minus_gradient = f.run(objective, entropy=f.ENTROPY, advantages=advantages)
+        assert (minus_gradient[~learns[rows]] == 0).all(), preset
         skipped_rows += int((~learns).sum())
     assert skipped_rows > 0
 
 
 def test_only_rows_with_advantages_have_a_gradient_unless_another_term_has_one():
     advantages = torch.tensor([0.5, 0.0, 0.0, -0.5], dtype=torch.float64)
-    plain = Objective(kl=knobs.NoKl())
-    pulled = [
-        plain.model_copy(update={"kl": knobs.KlK3()}),
-        plain.model_copy(update={"entropy": knobs.EntropyBonus()}),
+    plain_objective = Objective(kl=knobs.NoKl())
+    pulling_objectives = [
+        plain_objective.model_copy(update={"kl": knobs.KlK3()}),
+        plain_objective.model_copy(update={"entropy": knobs.EntropyBonus()}),
     ]
     for objective, learns in (
-        (plain, [True, False, False, True]),
-        *((pulling, [True] * 4) for pulling in pulled),
+        (plain_objective, [True, False, False, True]),
+        *((pulling, [True] * 4) for pulling in pulling_objectives),
     ):
         assert has_gradient(f.batch(objective, advantages=advantages), objective).tolist() == learns
 
@@ -172,20 +179,20 @@ def test_per_token_values_are_single_precision_and_zero_under_the_mask(preset):
 
 
 def test_the_covariance_is_between_log_probability_and_advantage_over_tokens():
-    new, advantages = f.padded(f.OLD_LOGPROBS), f.advantages().unsqueeze(1).expand(4, 4)
-    covariance = metrics_of(Objective(), new)["policy/covariance"]
-    chosen = torch.stack([new[f.MASK], advantages[f.MASK]])
-    assert covariance == pytest.approx(float(torch.cov(chosen, correction=0)[0, 1]), rel=1e-5)
+    new_logprobs, advantages = f.padded(f.OLD_LOGPROBS), f.advantages().unsqueeze(1).expand(4, 4)
+    covariance = metrics_of(Objective(), new_logprobs)["policy/covariance"]
+    samples = torch.stack([new_logprobs[f.MASK], advantages[f.MASK]])
+    assert covariance == pytest.approx(float(torch.cov(samples, correction=0)[0, 1]), rel=1e-5)
 
 
 def test_the_kl_share_compares_the_gradients_of_both_terms():
     """With k2, d KL / d log p = coef (log p - log ref) and d policy / d log p = -ratio A on each token."""
-    plain = {"surrogate": {"type": "none"}, "aggregation": {"type": "token_mean"}}
-    pulled = Objective.model_validate({**plain, "kl": {"type": "k2", "coef": 0.5}})
-    alone = Objective.model_validate({**plain, "kl": {"type": "none"}})
-    with_kl, without = -f.run(pulled)[1], -f.run(alone)[1]
-    pull = (with_kl - without).abs().sum()
-    share = f.run(pulled)[0].metrics.values()["optim/kl_share"]
-    assert share == pytest.approx(float(pull / (pull + without.abs().sum())), rel=1e-5)
+    plain_fields = {"surrogate": {"type": "none"}, "aggregation": {"type": "token_mean"}}
+    with_kl_term = Objective.model_validate({**plain_fields, "kl": {"type": "k2", "coef": 0.5}})
+    without_kl_term = Objective.model_validate({**plain_fields, "kl": {"type": "none"}})
+    with_kl, without_kl = -f.run(with_kl_term)[1], -f.run(without_kl_term)[1]
+    pull = (with_kl - without_kl).abs().sum()
+    share = f.run(with_kl_term)[0].metrics.values()["optim/kl_share"]
+    assert share == pytest.approx(float(pull / (pull + without_kl.abs().sum())), rel=1e-5)
     assert 0.01 < share < 0.99
-    assert "optim/kl_share" not in f.run(alone)[0].metrics.values()
+    assert "optim/kl_share" not in f.run(without_kl_term)[0].metrics.values()

@@ -33,15 +33,15 @@ def test_gamma_is_the_mean_over_layers_of_the_mean_over_old_experts():
 
 
 def test_gamma_has_no_gradient():
-    new = NEW_LOGPROBS.clone().requires_grad_()
-    assert not log_gamma(new, OLD_LOGPROBS, EXPERTS).requires_grad
+    new_logprobs = NEW_LOGPROBS.clone().requires_grad_()
+    assert not log_gamma(new_logprobs, OLD_LOGPROBS, EXPERTS).requires_grad
 
 
 def test_the_share_of_old_experts_no_longer_chosen():
-    old = torch.tensor([[[[0, 1], [2, 3]]]])
-    assert changed_frac(torch.tensor([[[[1, 0], [3, 2]]]]), old).item() == 0
-    assert changed_frac(torch.tensor([[[[1, 2], [3, 2]]]]), old).item() == 0.25
-    assert changed_frac(torch.tensor([[[[2, 3], [0, 1]]]]), old).item() == 1
+    old_experts = torch.tensor([[[[0, 1], [2, 3]]]])
+    assert changed_frac(torch.tensor([[[[1, 0], [3, 2]]]]), old_experts).item() == 0
+    assert changed_frac(torch.tensor([[[[1, 2], [3, 2]]]]), old_experts).item() == 0.25
+    assert changed_frac(torch.tensor([[[[2, 3], [0, 1]]]]), old_experts).item() == 1
 
 
 def test_a_dense_policy_has_no_shift():
@@ -56,9 +56,11 @@ def test_the_weights_at_the_start_of_a_step_have_gamma_one():
 
 
 def test_the_shift_of_a_batch_is_measured_on_its_old_experts():
-    shifted = add_router_shift(batch(old_experts=EXPERTS, old_router_logprobs=OLD_LOGPROBS), NEW_LOGPROBS)
-    assert shifted.router_shift is not None
-    assert shifted.router_shift.exp().item() == pytest.approx(0.8034, abs=6e-5)
-    assert router_metrics(shifted, torch.tensor([[[[1, 2], [0, 2]]]])).values() == {
+    shifted_batch = add_router_shift(
+        batch(old_experts=EXPERTS, old_router_logprobs=OLD_LOGPROBS), NEW_LOGPROBS
+    )
+    assert shifted_batch.router_shift is not None
+    assert shifted_batch.router_shift.exp().item() == pytest.approx(0.8034, abs=6e-5)
+    assert router_metrics(shifted_batch, torch.tensor([[[[1, 2], [0, 2]]]])).values() == {
         "router/expert_change_frac": 0.25
     }

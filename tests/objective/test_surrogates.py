@@ -13,8 +13,8 @@ def at(ratio, advantage, rule, **knobs):
     """Return the objective and the gradient weight d(objective)/d(log r) / A at one ratio."""
     log_ratio = torch.tensor([[ratio]], dtype=torch.float64).log().requires_grad_()
     terms = rule(log_ratio.exp(), torch.tensor([[advantage]], dtype=torch.float64), **knobs)
-    (slope,) = torch.autograd.grad(terms.objective.sum(), log_ratio)
-    return terms.objective.item(), slope.item() / advantage, terms
+    (gradient,) = torch.autograd.grad(terms.objective.sum(), log_ratio)
+    return terms.objective.item(), gradient.item() / advantage, terms
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_sapos_gate_and_its_weight(tau, ratio, gate, weight):
     ],
 )
 def test_dcpos_bounds_widen_for_rare_tokens(q, low, high):
-    old = torch.tensor([[q]], dtype=torch.float64).log()
-    bounds = surrogates.dynamic_bounds(old, eps_low=0.16, eps_high=0.2, r_max=10.0)
+    old_logprobs = torch.tensor([[q]], dtype=torch.float64).log()
+    bounds = surrogates.dynamic_bounds(old_logprobs, eps_low=0.16, eps_high=0.2, r_max=10.0)
     assert (bounds.low.item(), bounds.high.item()) == pytest.approx((low, high), abs=6e-5)
 
 
@@ -111,8 +111,8 @@ def test_ratios_of_complete_completions():
     ],
 )
 def test_gmpo_clips_inside_the_geometric_mean(eps, expected):
-    signs = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]], dtype=torch.float64)
-    terms = surrogates.geo_token(LOG_RATIO, signs, f.MASK, eps_low=eps, eps_high=eps)
+    advantage_signs = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]], dtype=torch.float64)
+    terms = surrogates.geo_token(LOG_RATIO, advantage_signs, f.MASK, eps_low=eps, eps_high=eps)
     assert terms.ratio.flatten().tolist() == pytest.approx(expected, abs=6e-5)
 
 
@@ -139,8 +139,8 @@ def test_a_divergence_mask_removes_the_gradient_of_tokens_outside_the_region(old
         measure="tv",
         cap=20.0,
     )
-    (slope,) = torch.autograd.grad(terms.objective.sum(), p)
-    assert slope.item() == pytest.approx(advantage * min(new / old, 20) if flows else 0)
+    (gradient,) = torch.autograd.grad(terms.objective.sum(), p)
+    assert gradient.item() == pytest.approx(advantage * min(new / old, 20) if flows else 0)
     assert (terms.low.item() or terms.high.item()) is not flows
 
 
@@ -159,8 +159,8 @@ def test_vespo_weighs_a_completion_by_its_distance(w, advantage, weight):
     ratio, a = (torch.tensor([[float(number)]], dtype=torch.float64) for number in (w, advantage))
     shapes = {"positive": surrogates.GammaShape(2.0, 3.0), "negative": surrogates.GammaShape(3.0, 2.0)}
     terms = surrogates.vespo(policy, ratio, a, **shapes)
-    (slope,) = torch.autograd.grad(terms.objective.sum(), policy)
-    assert slope.tolist() == [pytest.approx([advantage * weight] * 2)]
+    (gradient,) = torch.autograd.grad(terms.objective.sum(), policy)
+    assert gradient.tolist() == [pytest.approx([advantage * weight] * 2)]
     assert terms.gate.item() == pytest.approx(weight)
 
 
@@ -188,9 +188,9 @@ def test_later_tokens_count_half_after_the_half_life():
 def test_a_bad_token_that_has_become_much_more_probable_gets_no_additional_weight(advantage, weight):
     log_ratio = torch.tensor([[math.log(5.0)]], dtype=torch.float64)
     a = torch.tensor([[advantage]], dtype=torch.float64)
-    clipped = surrogates.ppo_clip(log_ratio.exp(), a, eps_low=0.2, eps_high=0.2)
+    clipped_terms = surrogates.ppo_clip(log_ratio.exp(), a, eps_low=0.2, eps_high=0.2)
     terms = surrogates.influence_weighted_surrogate(
-        clipped,
+        clipped_terms,
         log_ratio,
         a,
         half_life=32.0,

@@ -64,13 +64,13 @@ def test_a_run_trains_in_an_environment_of_openenv(url, capsys):
         "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 96},
         "evaluation": {"every": STEP_COUNT, "prompts": 8},
     }
-    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
-        plant.start_worker(OPENENV_URLS=f"two={url}")
-        (run,) = plant.queue([config])
-        plant.wait_until_ended([run], seconds=6000)
-        assert plant.read(run).reason == ""
-        assert plant.read(run).status == "finished"
-        with reading(plant.sessions) as session:
+    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as installation:
+        installation.start_worker(OPENENV_URLS=f"two={url}")
+        (run,) = installation.queue([config])
+        installation.wait_until_ended([run], seconds=6000)
+        assert installation.read(run).reason == ""
+        assert installation.read(run).status == "finished"
+        with reading(installation.sessions) as session:
             record = record_of(session, run)
     steps = range(1, STEP_COUNT + 1)
     curves = {

@@ -50,20 +50,20 @@ class Sample:
         """Return loss and gradient, summed over micro-batches of the given rows."""
         leaf = self.new.clone().requires_grad_()
         weights = self.weights(objective)
-        parts = [torch.arange(len(leaf))] if rows is None else rows
+        row_sets = [torch.arange(len(leaf))] if rows is None else rows
         losses = [
             policy_loss(
-                leaf[rows_of_part],
-                self.batch.rows(rows_of_part),
+                leaf[part_rows],
+                self.batch.rows(part_rows),
                 objective,
-                weights.rows(rows_of_part),
-                entropy=self.entropy[rows_of_part],
+                weights.rows(part_rows),
+                entropy=self.entropy[part_rows],
             ).loss
-            for rows_of_part in parts
+            for part_rows in row_sets
         ]
         total = torch.stack(losses).sum()
-        (slope,) = torch.autograd.grad(total, leaf)
-        return total.item(), slope
+        (gradient,) = torch.autograd.grad(total, leaf)
+        return total.item(), gradient
 
     def judged(self, objective: Objective) -> "Sample":
         """Return the sample with the objective's advantages, computed from its advantages used as rewards."""
@@ -87,9 +87,9 @@ class Sample:
             advantages = estimate_against_tokens(table, is_scored, batch.mask, self.entropy)
             return replace(self, batch=replace(batch, advantages=advantages))
         lengths = batch.mask.sum(dim=1).double().view(prompts, -1)
-        greedy = table.mean(dim=1) / 2
+        greedy_rewards = table.mean(dim=1) / 2
         estimate = estimate_advantages(
-            table, is_scored, advantage, terms=terms, lengths=lengths, greedy=greedy
+            table, is_scored, advantage, terms=terms, lengths=lengths, greedy=greedy_rewards
         )
         values = estimate.advantages.flatten()
         batch = whiten(replace(batch, advantages=values), advantage, over="step")
@@ -107,33 +107,33 @@ def preserve_random_state() -> Iterator[None]:
 @preserve_random_state()
 def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: float) -> Sample:
     """Return log-probabilities around an exponential, drifted by `spread` nats, some of them empty."""
-    dice = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     shape = (prompts * group, width)
-    lengths = torch.randint(0, width + 1, (shape[0], 1), generator=dice)
+    lengths = torch.randint(0, width + 1, (shape[0], 1), generator=generator)
     mask = torch.arange(width) < lengths
-    old = torch.rand(shape, generator=dice, dtype=torch.float64).log() - 0.01
+    old_logprobs = torch.rand(shape, generator=generator, dtype=torch.float64).log() - 0.01
 
-    def near() -> Tensor:
-        drift = spread * torch.randn(shape, generator=dice, dtype=torch.float64)
-        return (old + drift).where(mask, NAN)
+    def draw_near() -> Tensor:
+        drift = spread * torch.randn(shape, generator=generator, dtype=torch.float64)
+        return (old_logprobs + drift).where(mask, NAN)
 
     return Sample(
-        new=near(),
-        entropy=torch.rand(shape, generator=dice, dtype=torch.float64).where(mask, NAN),
+        new=draw_near(),
+        entropy=torch.rand(shape, generator=generator, dtype=torch.float64).where(mask, NAN),
         batch=PolicyBatch(
             mask=mask,
-            advantages=torch.randn(shape[0], generator=dice, dtype=torch.float64),
+            advantages=torch.randn(shape[0], generator=generator, dtype=torch.float64),
             group_index=torch.arange(prompts).repeat_interleave(group),
-            old_logprobs=old.where(mask, NAN),
-            sampler_logprobs=near(),
-            reference_logprobs=near(),
-            router_shift=-(near() - old).abs(),
-            trained=torch.rand(shape, generator=dice) < 0.7,
-            entropy_coef=torch.rand(shape[0], generator=dice, dtype=torch.float64),
-            uncertain=torch.rand(shape, generator=dice) < 0.5,
-            covariant=torch.rand(shape, generator=dice) < 0.2,
-            correct=torch.rand(shape[0], generator=dice) < 0.5,
-            scored=torch.rand(shape[0], generator=dice) < 0.9,
+            old_logprobs=old_logprobs.where(mask, NAN),
+            sampler_logprobs=draw_near(),
+            reference_logprobs=draw_near(),
+            router_shift=-(draw_near() - old_logprobs).abs(),
+            trained=torch.rand(shape, generator=generator) < 0.7,
+            entropy_coef=torch.rand(shape[0], generator=generator, dtype=torch.float64),
+            uncertain=torch.rand(shape, generator=generator) < 0.5,
+            covariant=torch.rand(shape, generator=generator) < 0.2,
+            correct=torch.rand(shape[0], generator=generator) < 0.5,
+            scored=torch.rand(shape[0], generator=generator) < 0.9,
         ),
     )
 

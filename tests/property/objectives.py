@@ -43,15 +43,15 @@ def _values(field: FieldInfo) -> st.SearchStrategy[Any]:
 @st.composite
 def built(draw: st.DrawFn, model: type[Frozen]) -> Frozen:
     """Return a value of a model, with fields in random order that are kept if earlier ones allow it."""
-    chosen: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in draw(st.permutations(list(model.model_fields))):
-        candidate = chosen | {name: draw(_values(model.model_fields[name]))}
+        candidate = fields | {name: draw(_values(model.model_fields[name]))}
         try:
             model(**candidate)
         except ValidationError:
             continue
-        chosen = candidate
-    return model(**chosen)
+        fields = candidate
+    return model(**fields)
 
 
 def any_objective() -> st.SearchStrategy[Any]:
@@ -61,20 +61,20 @@ def any_objective() -> st.SearchStrategy[Any]:
 
 def variants(model: type[Frozen]) -> list[Frozen]:
     """Return the defaults of a model, and each of its choices changed alone, with its numbers unchanged."""
-    changes: list[dict[str, Any]] = [{}]
+    field_sets: list[dict[str, Any]] = [{}]
     for name, field in model.model_fields.items():
         if typing.get_origin(field.annotation) is typing.Literal:
-            changes += [{name: choice} for choice in typing.get_args(field.annotation)]
-        changes += [{name: member()} for member in members(field.annotation)]
-    return list(dict.fromkeys(model(**change) for change in changes))
+            field_sets += [{name: choice} for choice in typing.get_args(field.annotation)]
+        field_sets += [{name: member()} for member in members(field.annotation)]
+    return list(dict.fromkeys(model(**change) for change in field_sets))
 
 
 def every_pair() -> Iterator[Objective]:
     """Yield each member of each union together with each member of each other union, if that is allowed."""
     unions = {name: members(Objective.model_fields[name].annotation) for name in FIELD_NAMES}
     for first_field, second_field in itertools.combinations(FIELD_NAMES, 2):
-        for chosen in itertools.product(unions[first_field], unions[second_field]):
-            if objective := allowed({first_field: chosen[0](), second_field: chosen[1]()}):
+        for pair in itertools.product(unions[first_field], unions[second_field]):
+            if objective := allowed({first_field: pair[0](), second_field: pair[1]()}):
                 yield objective
 
 

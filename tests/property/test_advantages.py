@@ -54,12 +54,12 @@ def scores(draw):
 
 
 def advantages(values, scored, knob):
-    alone = RewardTerms(values[None], scored[None], torch.ones(1, len(values), dtype=torch.float64))
+    single_term = RewardTerms(values[None], scored[None], torch.ones(1, len(values), dtype=torch.float64))
     return estimate_advantages(
         values,
         scored,
         knob,
-        terms=alone,
+        terms=single_term,
         lengths=torch.ones_like(values),
         greedy=torch.full(values.shape[:1], 0.5, dtype=torch.float64),
     ).advantages
@@ -72,17 +72,17 @@ def tolerance(values):
 @given(scores(), st.sampled_from(GROUP_CENTRED_KNOBS))
 def test_group_centred_advantages_add_up_to_zero(drawn, knob):
     values, scored = drawn
-    estimated = advantages(values, scored, knob)
-    assert estimated.sum(dim=1).tolist() == pytest.approx([0] * len(values), abs=tolerance(estimated) * 10)
+    estimates = advantages(values, scored, knob)
+    assert estimates.sum(dim=1).tolist() == pytest.approx([0] * len(values), abs=tolerance(estimates) * 10)
 
 
 @given(scores(), st.sampled_from(SHIFT_FREE_KNOBS))
 def test_adding_a_constant_to_all_rewards_changes_nothing(drawn, knob):
     values, scored = drawn
     values = values.round(decimals=2)
-    estimated = advantages(values, scored, knob)
-    shifted = advantages(values + 64, scored, knob)
-    torch.testing.assert_close(shifted, estimated, rtol=1e-6, atol=1e-6)
+    estimates = advantages(values, scored, knob)
+    shifted_estimates = advantages(values + 64, scored, knob)
+    torch.testing.assert_close(shifted_estimates, estimates, rtol=1e-6, atol=1e-6)
 
 
 @given(scores(), st.sampled_from(COMBINATIONS), st.randoms(use_true_random=False))
@@ -90,14 +90,14 @@ def test_permuting_a_group_permutes_its_advantages(drawn, knob, dice):
     values, scored = drawn
     order = list(range(values.shape[1]))
     dice.shuffle(order)
-    estimated = advantages(values, scored, knob)
-    permuted = advantages(values[:, order], scored[:, order], knob)
-    torch.testing.assert_close(permuted, estimated[:, order], rtol=1e-6, atol=1e-6)
+    estimates = advantages(values, scored, knob)
+    permuted_estimates = advantages(values[:, order], scored[:, order], knob)
+    torch.testing.assert_close(permuted_estimates, estimates[:, order], rtol=1e-6, atol=1e-6)
 
 
 @given(scores(), st.sampled_from(COMBINATIONS))
 def test_every_baseline_with_every_scale_is_finite_and_zero_if_unscored(drawn, knob):
     values, scored = drawn
-    estimated = advantages(values.where(scored, torch.nan), scored, knob)
-    assert estimated.isfinite().all()
-    assert (estimated[~scored] == 0).all()
+    estimates = advantages(values.where(scored, torch.nan), scored, knob)
+    assert estimates.isfinite().all()
+    assert (estimates[~scored] == 0).all()

@@ -30,13 +30,15 @@ def sets_of(causes):
 
 @given(sets_of(list(DETECTORS)) | sets_of([*CIRCULAR_CAUSES, "update_size"]), st.floats(5, 20))
 def test_every_explanation_leads_to_an_independent_cause(findings, width):
-    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), width)}
-    assert explained.keys() == {given_finding.cause for given_finding in findings}
-    for cause in explained:
+    explanation_by_cause = {
+        cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), width)
+    }
+    assert explanation_by_cause.keys() == {given_finding.cause for given_finding in findings}
+    for cause in explanation_by_cause:
         chain = [cause]
-        while explained[chain[-1]]:
-            assert chain[-1] in CONSEQUENCES[explained[chain[-1]]]
-            chain.append(explained[chain[-1]])
+        while explanation_by_cause[chain[-1]]:
+            assert chain[-1] in CONSEQUENCES[explanation_by_cause[chain[-1]]]
+            chain.append(explanation_by_cause[chain[-1]])
             assert len(chain) <= len(findings)
 
 
@@ -47,8 +49,14 @@ def test_a_circle_of_effects_ends_at_its_beginning():
         finding("broken_format", 22, 2, "specific"),
         finding("length_blowup", 23, 3, "specific"),
     ]
-    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), 5.0)}
+    explanation_by_cause = {
+        cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), 5.0)
+    }
     effects = dict.fromkeys(CIRCULAR_CAUSES, "update_size")
-    assert explained == {"update_size": "", **effects}
-    explained = {cause.finding.cause: cause.explained_by for cause in ranked(findings[1:], {}, Log({}), 5.0)}
-    assert [cause for cause, by in explained.items() if not by] == ["broken_format"]
+    assert explanation_by_cause == {"update_size": "", **effects}
+    explanation_by_cause = {
+        cause.finding.cause: cause.explained_by for cause in ranked(findings[1:], {}, Log({}), 5.0)
+    }
+    assert [cause for cause, explaining_causes in explanation_by_cause.items() if not explaining_causes] == [
+        "broken_format"
+    ]

@@ -14,11 +14,13 @@ shares = st.floats(0, 1)
 @st.composite
 def rows(draw):
     """Return rewards, values and mask of some completions, with garbage where the mask is False."""
-    dice = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     shape = (draw(st.integers(1, 4)), draw(st.integers(1, 7)))
-    mask = torch.rand(shape, generator=dice) < 0.7
-    parts = [torch.randn(shape, generator=dice, dtype=torch.float64).where(mask, NAN) for _ in range(2)]
-    return *parts, mask
+    mask = torch.rand(shape, generator=generator) < 0.7
+    tensors = [
+        torch.randn(shape, generator=generator, dtype=torch.float64).where(mask, NAN) for _ in range(2)
+    ]
+    return *tensors, mask
 
 
 def close(estimated, expected):
@@ -27,22 +29,22 @@ def close(estimated, expected):
 
 @given(rows(), shares, shares, st.integers(0, 8))
 def test_masked_tokens_have_no_effect(drawn, gamma, lambda_, n_step):
-    estimated = generalized_advantages(*drawn, gamma=gamma, lambda_=lambda_, n_step=n_step)
-    assert (estimated[~drawn[2]] == 0).all()
+    estimates = generalized_advantages(*drawn, gamma=gamma, lambda_=lambda_, n_step=n_step)
+    assert (estimates[~drawn[2]] == 0).all()
     for row, (rewards, values, mask) in enumerate(zip(*drawn, strict=True)):
         unmasked = [tensor[mask][None] for tensor in (rewards, values, mask)]
         if mask.any():
-            alone = generalized_advantages(*unmasked, gamma=gamma, lambda_=lambda_, n_step=n_step)
-            close(estimated[row][mask], alone[0])
+            row_estimates = generalized_advantages(*unmasked, gamma=gamma, lambda_=lambda_, n_step=n_step)
+            close(estimates[row][mask], row_estimates[0])
 
 
 @given(rows())
 def test_with_lambda_1_an_advantage_is_the_future_reward_minus_the_value(drawn):
     rewards, values, mask = drawn
-    estimated = generalized_advantages(*drawn, lambda_=1.0)
-    paid = rewards.where(mask, 0.0)
-    to_come = paid.flip(1).cumsum(dim=1).flip(1)
-    close(estimated, (to_come - values.where(mask, 0.0)).where(mask, 0.0))
+    estimates = generalized_advantages(*drawn, lambda_=1.0)
+    masked_rewards = rewards.where(mask, 0.0)
+    to_come = masked_rewards.flip(1).cumsum(dim=1).flip(1)
+    close(estimates, (to_come - values.where(mask, 0.0)).where(mask, 0.0))
 
 
 @given(rows(), shares)
@@ -56,6 +58,6 @@ def test_one_step_ahead_is_lambda_0(drawn, lambda_):
 def test_a_perfect_critic_leaves_no_advantage(drawn):
     rewards, _, mask = drawn
     values = rewards.where(mask, 0.0).flip(1).cumsum(dim=1).flip(1)
-    estimated = generalized_advantages(rewards, values, mask, lambda_=0.95)
-    close(estimated, torch.zeros_like(estimated))
-    assert (whitened_advantages(estimated, mask, ddof=1, eps=1e-8).abs() < 1e-6).all() or not mask.any()
+    estimates = generalized_advantages(rewards, values, mask, lambda_=0.95)
+    close(estimates, torch.zeros_like(estimates))
+    assert (whitened_advantages(estimates, mask, ddof=1, eps=1e-8).abs() < 1e-6).all() or not mask.any()

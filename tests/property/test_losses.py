@@ -47,12 +47,12 @@ def close(estimated, expected):
 
 @given(samples(), objectives, st.sampled_from([0.0, 1e30, float("nan"), float("inf")]), st.integers(0, 3))
 def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extra):
-    loss, slope = sample.gradient(objective)
+    loss, gradient = sample.gradient(objective)
     batch, mask = sample.batch, sample.batch.mask
 
     def refilled(values):
-        wide = torch.full((len(mask), extra), garbage, dtype=torch.float64)
-        return torch.cat([values.where(mask, garbage), wide], dim=1)
+        padding = torch.full((len(mask), extra), garbage, dtype=torch.float64)
+        return torch.cat([values.where(mask, garbage), padding], dim=1)
 
     sample.new, sample.entropy = refilled(sample.new), refilled(sample.entropy)
     sample.batch = replace(
@@ -66,47 +66,51 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
         uncertain=torch.cat([batch.uncertain, torch.ones(len(mask), extra, dtype=torch.bool)], dim=1),
         covariant=torch.cat([batch.covariant, torch.ones(len(mask), extra, dtype=torch.bool)], dim=1),
     )
-    padded_loss, padded_slope = sample.gradient(objective)
+    padded_loss, padded_gradient = sample.gradient(objective)
     close(torch.tensor(padded_loss), torch.tensor(loss))
-    close(padded_slope[:, : slope.shape[1]][mask], slope[mask])
-    assert padded_slope[~sample.batch.mask].abs().sum() == 0
+    close(padded_gradient[:, : gradient.shape[1]][mask], gradient[mask])
+    assert padded_gradient[~sample.batch.mask].abs().sum() == 0
 
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
 def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective, dice):
     rows = list(range(len(sample.new)))
     dice.shuffle(rows)
-    cuts = sorted(dice.sample(range(1, len(rows)), k=min(2, len(rows) - 1)))
-    parts = [torch.tensor(rows[a:b]) for a, b in itertools.pairwise([0, *cuts, len(rows)])]
-    loss, slope = sample.gradient(objective)
-    split_loss, split_slope = sample.gradient(objective, parts)
+    cut_offsets = sorted(dice.sample(range(1, len(rows)), k=min(2, len(rows) - 1)))
+    row_sets = [torch.tensor(rows[a:b]) for a, b in itertools.pairwise([0, *cut_offsets, len(rows)])]
+    loss, gradient = sample.gradient(objective)
+    split_loss, split_gradient = sample.gradient(objective, row_sets)
     close(torch.tensor(split_loss), torch.tensor(loss))
-    close(split_slope, slope)
+    close(split_gradient, gradient)
 
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
 def test_the_metrics_of_micro_batches_merge_into_those_of_the_batch(sample, objective, dice):
-    cut = dice.randint(0, len(sample.new))
+    cut_offset = dice.randint(0, len(sample.new))
     batch = sample.batch
     weights = sample.weights(objective)
 
-    def part(rows):
+    def compute_metrics(rows):
         return policy_loss(
             sample.new[rows], batch.rows(rows), objective, weights.rows(rows), entropy=sample.entropy[rows]
         ).metrics
 
-    metrics_of_batch = part(slice(None)).values()
-    pieces = [part(rows) for rows in (slice(0, cut), slice(cut, None)) if len(sample.new[rows])]
-    joined = sum(pieces[1:], start=pieces[0]).values()
-    assert joined == pytest.approx(metrics_of_batch, rel=1e-5, abs=1e-6)
+    metrics_of_batch = compute_metrics(slice(None)).values()
+    part_metrics = [
+        compute_metrics(rows)
+        for rows in (slice(0, cut_offset), slice(cut_offset, None))
+        if len(sample.new[rows])
+    ]
+    merged_metrics = sum(part_metrics[1:], start=part_metrics[0]).values()
+    assert merged_metrics == pytest.approx(metrics_of_batch, rel=1e-5, abs=1e-6)
 
 
 def rules():
     """Yield every ratio with every surrogate that it is defined for, including its choices."""
     models = [members(Objective.model_fields[field].annotation) for field in ("ratio", "surrogate")]
     for ratio, surrogate in itertools.product(*models):
-        for chosen in itertools.product(variants(ratio), variants(surrogate)):
-            if objective := allowed(dict(zip(("ratio", "surrogate"), chosen, strict=True))):
+        for pair in itertools.product(variants(ratio), variants(surrogate)):
+            if objective := allowed(dict(zip(("ratio", "surrogate"), pair, strict=True))):
                 yield objective
 
 
@@ -153,18 +157,20 @@ def test_k3_is_never_negative_and_truncated_weights_never_exceed_their_cap(sampl
 
 
 def finite(sample, objective):
-    loss, slope = sample.judged(objective).gradient(objective)
-    return math.isfinite(loss) and bool(slope.isfinite().all())
+    loss, gradient = sample.judged(objective).gradient(objective)
+    return math.isfinite(loss) and bool(gradient.isfinite().all())
 
 
 @pytest.mark.nightly
 def test_every_pair_of_knobs_has_a_finite_loss_and_gradient():
-    near, far = (draw_sample(5, prompts=2, group=2, width=4, spread=spread) for spread in (1.0, 300.0))
+    near_sample, far_sample = (
+        draw_sample(5, prompts=2, group=2, width=4, spread=spread) for spread in (1.0, 300.0)
+    )
     pairs = list(every_pair())
     assert len(pairs) > 800
-    for sample in (near, far):
+    for sample in (near_sample, far_sample):
         sample.new, sample.entropy = sample.new.float(), sample.entropy.float()
-    by_turns = zip(pairs, itertools.cycle([near, far]), strict=False)
+    by_turns = zip(pairs, itertools.cycle([near_sample, far_sample]), strict=False)
     assert [objective for objective, sample in by_turns if not finite(sample, objective)] == []
 
 

@@ -40,34 +40,38 @@ def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
     distinct = {path: list(dict.fromkeys(axis_values)) for path, axis_values in values.items()}
     assert len(cells) == prod(len(axis_values) for axis_values in distinct.values())
     assert len({cell.values for cell in cells}) == len({cell.variant["name"] for cell in cells}) == len(cells)
-    places = [
+    value_positions = [
         [distinct[path].index(axis_value) for path, axis_value in zip(values, cell.values, strict=True)]
         for cell in cells
     ]
-    assert places == sorted(places)
+    assert value_positions == sorted(value_positions)
 
 
 @given(axes)
 def test_a_cell_is_a_variant_whose_config_differs_only_in_the_knobs(values):
     cell = cells_of(values)[-1]
-    swept, plain = (resolve({}, variant).model_dump(mode="json") for variant in (cell.variant, GRPO_VARIANT))
+    swept_config, plain_config = (
+        resolve({}, variant).model_dump(mode="json") for variant in (cell.variant, GRPO_VARIANT)
+    )
     for path, axis_value in zip(values, cell.values, strict=True):
-        assert value_at(swept, path) == axis_value
-        *above, last = path.split(".")
-        value_at(swept, ".".join(above))[last] = value_at(plain, path)
-    assert swept == plain
+        assert value_at(swept_config, path) == axis_value
+        *parents, last = path.split(".")
+        value_at(swept_config, ".".join(parents))[last] = value_at(plain_config, path)
+    assert swept_config == plain_config
 
 
 @given(axes, st.integers(0, 2**31 - 1), st.data())
 def test_a_random_sweep_draws_distinct_cells_and_a_larger_one_extends_a_smaller_one(values, seed, data):
     grid = {cell.values for cell in cells_of(values)}
     cell_count = data.draw(st.integers(1, len(grid)))
-    few = data.draw(st.integers(1, cell_count))
-    drawn = [cell.values for cell in cells_of(values, method="random", cells=cell_count, seed=seed)]
-    assert len(set(drawn)) == len(drawn) == cell_count
-    assert set(drawn) <= grid
-    fewer = [cell.values for cell in cells_of(values, method="random", cells=few, seed=seed)]
-    assert fewer == drawn[:few]
+    smaller_count = data.draw(st.integers(1, cell_count))
+    drawn_cells = [cell.values for cell in cells_of(values, method="random", cells=cell_count, seed=seed)]
+    assert len(set(drawn_cells)) == len(drawn_cells) == cell_count
+    assert set(drawn_cells) <= grid
+    smaller_sweep = [
+        cell.values for cell in cells_of(values, method="random", cells=smaller_count, seed=seed)
+    ]
+    assert smaller_sweep == drawn_cells[:smaller_count]
 
 
 numbers = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(10**6), 10**6)).map(repr)

@@ -63,10 +63,12 @@ def group_decoupled(groups, weights):
                 for i, r in enumerate(rewards):
                     advantages[i] += weight * (r - mean(rewards)) / (sample_std(rewards) + EPSILON)
         sums.append(advantages)
-    every = [s for advantages in sums for s in advantages]
-    if max(every) == min(every):
+    all_sums = [s for advantages in sums for s in advantages]
+    if max(all_sums) == min(all_sums):
         return [[0.0] * len(advantages) for advantages in sums]
-    return [[(s - mean(every)) / (sample_std(every) + EPSILON) for s in advantages] for advantages in sums]
+    return [
+        [(s - mean(all_sums)) / (sample_std(all_sums) + EPSILON) for s in advantages] for advantages in sums
+    ]
 
 
 def smoothed(groups):
@@ -126,20 +128,22 @@ def gae(c: Completion, rewards, gamma, lam):
     for t in range(len(rewards)):
         total = 0.0
         for k in range(t, len(rewards)):
-            following = c.values[k + 1] if k + 1 < len(rewards) else 0.0
-            total += (gamma * lam) ** (k - t) * (rewards[k] + gamma * following - c.values[k])
+            next_value = c.values[k + 1] if k + 1 < len(rewards) else 0.0
+            total += (gamma * lam) ** (k - t) * (rewards[k] + gamma * next_value - c.values[k])
         advantages.append(total)
     return advantages
 
 
 def whitened_over_tokens(rows):
-    flat = [a for row in rows for a in row]
-    centre, deviation = mean(flat), sample_std(flat)
+    all_advantages = [a for row in rows for a in row]
+    centre, deviation = mean(all_advantages), sample_std(all_advantages)
     return [[(a - centre) / (deviation + 1e-8) for a in row] for row in rows]
 
 
 def ratios(c: Completion) -> list[Tensor]:
-    return [torch.exp(new - old) for new, old in zip(c.new, c.old, strict=True)]
+    return [
+        torch.exp(new_logprob - old_logprob) for new_logprob, old_logprob in zip(c.new, c.old, strict=True)
+    ]
 
 
 def clip(ratio: Tensor, low: float, high: float) -> Tensor:
@@ -151,8 +155,10 @@ def clip(ratio: Tensor, low: float, high: float) -> Tensor:
 
 
 def ppo(ratio, a, low, high):
-    unclipped, clipped = ratio * a, clip(ratio, low, high) * a
-    return unclipped if unclipped.item() <= clipped.item() else clipped
+    unclipped_objective, clipped_objective = ratio * a, clip(ratio, low, high) * a
+    return (
+        unclipped_objective if unclipped_objective.item() <= clipped_objective.item() else clipped_objective
+    )
 
 
 def k3(new, reference):
@@ -212,8 +218,8 @@ def ppo_preset(groups, max_new_tokens):
 def ppo_kl(groups, max_new_tokens):
     loss = 0.0
     for c, advantages in judged_by_a_critic(groups, lambda _: 0.95):
-        for ratio, a, new, old in zip(ratios(c), advantages, c.new, c.old, strict=True):
-            loss -= ratio * a - 1.0 * ratio * k3(new, old)
+        for ratio, a, new_logprob, old_logprob in zip(ratios(c), advantages, c.new, c.old, strict=True):
+            loss -= ratio * a - 1.0 * ratio * k3(new_logprob, old_logprob)
     return loss / tokens(groups)
 
 
@@ -228,9 +234,9 @@ def trpo(groups, max_new_tokens):
 def vapo(groups, max_new_tokens):
     loss, imitation, correct = 0.0, 0.0, 0
     for c, advantages in judged_by_a_critic(groups, lambda length: max(0.0, 1 - 1 / (0.05 * length))):
-        for ratio, a, new in zip(ratios(c), advantages, c.new, strict=True):
+        for ratio, a, new_logprob in zip(ratios(c), advantages, c.new, strict=True):
             loss -= ppo(ratio, a, 0.8, 1.28)
-            imitation -= new if c.reward >= 1 else 0.0
+            imitation -= new_logprob if c.reward >= 1 else 0.0
             correct += c.reward >= 1
     return loss / tokens(groups) + 0.1 * imitation / max(1, correct)
 
@@ -239,8 +245,8 @@ def _grpo(groups, eps, beta, advantages=None):
     loss = 0.0
     for c, a in completions(groups, advantages or group_normalised(groups)):
         completion_loss = 0.0
-        for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
-            completion_loss -= ppo(ratio, a, 1 - eps, 1 + eps) - beta * k3(new, reference)
+        for ratio, new_logprob, reference in zip(ratios(c), c.new, c.reference, strict=True):
+            completion_loss -= ppo(ratio, a, 1 - eps, 1 + eps) - beta * k3(new_logprob, reference)
         loss += completion_loss / len(c.new)
     return loss / count(groups)
 
@@ -268,9 +274,13 @@ def _book_clipped(groups, advantages):
     loss = 0.0
     for c, a in completions(groups, advantages):
         ratio = torch.exp(sum(c.new) - sum(c.old))
-        unclipped, clipped = ratio * a, clip(ratio, -9.0, 11.0) * a
-        smaller = unclipped.item() <= clipped.item()
-        loss -= (unclipped if smaller else clipped) if a >= 0 else (clipped if smaller else unclipped)
+        unclipped_objective, clipped_objective = ratio * a, clip(ratio, -9.0, 11.0) * a
+        is_unclipped_smaller = unclipped_objective.item() <= clipped_objective.item()
+        loss -= (
+            (unclipped_objective if is_unclipped_smaller else clipped_objective)
+            if a >= 0
+            else (clipped_objective if is_unclipped_smaller else unclipped_objective)
+        )
     return loss / count(groups)
 
 
@@ -445,8 +455,10 @@ def gspo_token(groups, max_new_tokens):
     for c, a in completions(groups, group_normalised(groups)):
         sequence = math.exp(sum(n.item() - o for n, o in zip(c.new, c.old, strict=True)) / len(c.new))
         completion_loss = 0.0
-        for new in c.new:
-            completion_loss -= ppo(sequence * torch.exp(new - new.item()), a, 1 - 3e-4, 1 + 4e-4)
+        for new_logprob in c.new:
+            completion_loss -= ppo(
+                sequence * torch.exp(new_logprob - new_logprob.item()), a, 1 - 3e-4, 1 + 4e-4
+            )
         loss += completion_loss / len(c.new)
     return loss / count(groups)
 
@@ -456,9 +468,9 @@ def gmpo(groups, max_new_tokens):
     for c, a in completions(groups, group_normalised(groups)):
         sign = 1.0 if a > 0 else -1.0
         total = 0.0
-        for new, old in zip(c.new, c.old, strict=True):
-            d = sign * (new - old)
-            limit = sign * min(max(new.item() - old, -0.4), 0.4)
+        for new_logprob, old_logprob in zip(c.new, c.old, strict=True):
+            d = sign * (new_logprob - old_logprob)
+            limit = sign * min(max(new_logprob.item() - old_logprob, -0.4), 0.4)
             total += sign * (d if d.item() <= limit else limit)
         loss -= torch.exp(torch.as_tensor(total / len(c.new), dtype=torch.float64)) * a
     return loss / count(groups)
@@ -469,8 +481,8 @@ def rspo(groups, max_new_tokens):
     for c, a in completions(groups, group_normalised(groups)):
         sign = 1.0 if a > 0 else -1.0
         total = 0.0
-        for new, old, gamma in zip(c.new, c.old, c.gamma, strict=True):
-            d = sign * (new - old + math.log(max(gamma, 0.8)))
+        for new_logprob, old_logprob, gamma in zip(c.new, c.old, c.gamma, strict=True):
+            d = sign * (new_logprob - old_logprob + math.log(max(gamma, 0.8)))
             limit = sign * min(max(sign * d.item(), -0.4), 0.4)
             total += sign * (d if d.item() <= limit else limit)
         loss -= torch.exp(torch.as_tensor(total / len(c.new), dtype=torch.float64)) * a
@@ -480,19 +492,25 @@ def rspo(groups, max_new_tokens):
 def deepseek_v32(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
-        drift = sum(mu - new.item() for mu, new in zip(c.sampler, c.new, strict=True)) / len(c.new)
-        keep = 0.0 if a < 0 and drift > 0.5 else 1.0
-        for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
-            token = keep * ppo(ratio, a, 0.8, 1.2) - 0.001 * ratio * k3(new, reference)
+        drift = sum(mu - new_logprob.item() for mu, new_logprob in zip(c.sampler, c.new, strict=True)) / len(
+            c.new
+        )
+        kept_factor = 0.0 if a < 0 and drift > 0.5 else 1.0
+        for ratio, new_logprob, reference in zip(ratios(c), c.new, c.reference, strict=True):
+            token = kept_factor * ppo(ratio, a, 0.8, 1.2) - 0.001 * ratio * k3(new_logprob, reference)
             loss -= token / len(c.new)
     return loss / count(groups)
 
 
 def _book_objective(c, a):
     ratio = torch.exp(sum(c.new) - sum(c.old))
-    unclipped, clipped = ratio * a, clip(ratio, -9.0, 11.0) * a
-    smaller = unclipped.item() <= clipped.item()
-    return (unclipped if smaller else clipped) if a >= 0 else (clipped if smaller else unclipped)
+    unclipped_objective, clipped_objective = ratio * a, clip(ratio, -9.0, 11.0) * a
+    is_unclipped_smaller = unclipped_objective.item() <= clipped_objective.item()
+    return (
+        (unclipped_objective if is_unclipped_smaller else clipped_objective)
+        if a >= 0
+        else (clipped_objective if is_unclipped_smaller else unclipped_objective)
+    )
 
 
 def grpo_book_kl(groups, max_new_tokens):
@@ -505,38 +523,40 @@ def grpo_book_kl(groups, max_new_tokens):
 def deepseek_v32_book(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        drift = (sum(c.old) - sum(new.item() for new in c.new)) / len(c.new)
-        keep = 0.0 if a < 0 and drift > 0.1 else 1.0
+        drift = (sum(c.old) - sum(new_logprob.item() for new_logprob in c.new)) / len(c.new)
+        kept_factor = 0.0 if a < 0 and drift > 0.1 else 1.0
         ratio = torch.exp(sum(c.new) - sum(c.old))
-        loss -= keep * _book_objective(c, a) - 0.02 * ratio * (sum(c.new) - sum(c.reference))
+        loss -= kept_factor * _book_objective(c, a) - 0.02 * ratio * (sum(c.new) - sum(c.reference))
     return loss / count(groups)
 
 
 def _ar_lopti(groups, alpha, is_trained):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        for ratio, new, old, reference in zip(ratios(c), c.new, c.old, c.reference, strict=True):
-            if not is_trained(math.exp(old)):
+        for ratio, new_logprob, old_logprob, reference in zip(
+            ratios(c), c.new, c.old, c.reference, strict=True
+        ):
+            if not is_trained(math.exp(old_logprob)):
                 continue
-            weighted = a * (alpha * math.exp(old) + 1 - alpha)
+            weighted = a * (alpha * math.exp(old_logprob) + 1 - alpha)
             objective = ppo(ratio, weighted, 0.8, 1.24)
             if weighted < 0 and objective.item() < 10 * weighted:
                 objective = torch.full_like(ratio, 10 * weighted, requires_grad=False)
-            loss -= objective - 0.001 * k3(new, reference)
+            loss -= objective - 0.001 * k3(new_logprob, reference)
     return loss / tokens(groups)
 
 
 def prorl(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
-            loss -= ppo(ratio, a, 0.8, 1.4) - 0.001 * k3(new, reference)
+        for ratio, new_logprob, reference in zip(ratios(c), c.new, c.reference, strict=True):
+            loss -= ppo(ratio, a, 0.8, 1.4) - 0.001 * k3(new_logprob, reference)
     return loss / tokens(groups)
 
 
 def lopti(groups, max_new_tokens):
-    rare = _ar_lopti(groups, 0.0, lambda probability: probability < 0.5)
-    return rare + _ar_lopti(groups, 0.0, lambda probability: probability >= 0.5)
+    rare_loss = _ar_lopti(groups, 0.0, lambda probability: probability < 0.5)
+    return rare_loss + _ar_lopti(groups, 0.0, lambda probability: probability >= 0.5)
 
 
 def ar(groups, max_new_tokens):
@@ -546,16 +566,16 @@ def ar(groups, max_new_tokens):
 def cispo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        for new, ratio in zip(c.new, ratios(c), strict=True):
-            loss -= min(ratio.item(), 5.0) * a * new
+        for new_logprob, ratio in zip(c.new, ratios(c), strict=True):
+            loss -= min(ratio.item(), 5.0) * a * new_logprob
     return loss / tokens(groups)
 
 
 def dcpo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, smoothed(groups)):
-        for ratio, old in zip(ratios(c), c.old, strict=True):
-            q = math.exp(old)
+        for ratio, old_logprob in zip(ratios(c), c.old, strict=True):
+            q = math.exp(old_logprob)
             low = 0.5 + 0.5 * math.sqrt(max(1 - 4 * 0.16 / q, 0))
             high = min(0.5 + 0.5 * math.sqrt(1 + 4 * 0.2 / q), 10)
             objective_value = ppo(ratio, a, low, high)
@@ -569,8 +589,8 @@ def reinforce_rej(groups, max_new_tokens):
     loss = _token_mean(groups, ([c.reward for c in group] for group in groups), 0.8, 1.2)
     for group in groups:
         for c in group:
-            for new, reference, entropy in zip(c.new, c.reference, c.entropy, strict=True):
-                loss += (0.001 * k3(new, reference) - 0.001 * entropy) / tokens(groups)
+            for new_logprob, reference, entropy in zip(c.new, c.reference, c.entropy, strict=True):
+                loss += (0.001 * k3(new_logprob, reference) - 0.001 * entropy) / tokens(groups)
     return loss
 
 
@@ -578,30 +598,30 @@ def scalerl(groups, max_new_tokens):
     loss = 0.0
     for group, advantages in zip(groups, centred_in_units_of_their_deviation(groups), strict=True):
         for c, a in zip(group, advantages, strict=True):
-            for new, ratio in zip(c.new, ratios(c), strict=True):
-                loss -= min(ratio.item(), 5.0) * a * new / tokens([group])
+            for new_logprob, ratio in zip(c.new, ratios(c), strict=True):
+                loss -= min(ratio.item(), 5.0) * a * new_logprob / tokens([group])
     return loss / len(groups)
 
 
 def magistral(groups, max_new_tokens):
     centred = list(group_centred(groups))
-    every = [a for advantages_of_group in centred for a in advantages_of_group]
-    deviation = sample_std(every) + EPSILON
+    all_advantages = [a for advantages_of_group in centred for a in advantages_of_group]
+    deviation = sample_std(all_advantages) + EPSILON
     loss = 0.0
     for group, advantages in zip(groups, centred, strict=True):
         for c, a in zip(group, advantages, strict=True):
             for ratio in ratios(c):
-                loss -= ppo(ratio, (a - mean(every)) / deviation, 0.8, 1.28) / tokens([group])
+                loss -= ppo(ratio, (a - mean(all_advantages)) / deviation, 0.8, 1.28) / tokens([group])
     return loss / len(groups)
 
 
 def prorl_v2(groups, max_new_tokens):
     centred = list(group_centred(groups))
-    every = [a for c, a in completions(groups, centred) for _ in c.new]
-    deviation = math.sqrt(mean([(a - mean(every)) ** 2 for a in every])) + 1e-8
+    all_advantages = [a for c, a in completions(groups, centred) for _ in c.new]
+    deviation = math.sqrt(mean([(a - mean(all_advantages)) ** 2 for a in all_advantages])) + 1e-8
     loss = 0.0
     for c, a in completions(groups, centred):
-        whitened = (a - mean(every)) / deviation
+        whitened = (a - mean(all_advantages)) / deviation
         for t, ratio in enumerate(ratios(c)):
             rho = math.exp(c.old[t] - c.sampler[t])
             if 0.5 <= rho <= 5:
@@ -622,24 +642,24 @@ def sapo(groups, max_new_tokens):
 def covariance_of_tokens(groups, advantages):
     """Return (covariance, number of completion, number of token), in descending order."""
     rows = list(completions(groups, advantages))
-    logprobs = [old for c, _ in rows for old in c.old]
+    logprobs = [old_logprob for c, _ in rows for old_logprob in c.old]
     weights = [a for c, a in rows for _ in c.old]
     contributions = [
-        ((old - mean(logprobs)) * (a - mean(weights)), i, t)
+        ((old_logprob - mean(logprobs)) * (a - mean(weights)), i, t)
         for i, (c, a) in enumerate(rows)
-        for t, old in enumerate(c.old)
+        for t, old_logprob in enumerate(c.old)
     ]
     return sorted(contributions, reverse=True)
 
 
 def kl_cov(groups, max_new_tokens):
     advantages = list(group_normalised(groups))
-    ranked = covariance_of_tokens(groups, advantages)
-    chosen = {(i, t) for _, i, t in ranked[: max(1, int(0.002 * tokens(groups)))]}
+    ranked_tokens = covariance_of_tokens(groups, advantages)
+    top_positions = {(i, t) for _, i, t in ranked_tokens[: max(1, int(0.002 * tokens(groups)))]}
     loss = 0.0
     for i, (c, a) in enumerate(completions(groups, advantages)):
         for t, ratio in enumerate(ratios(c)):
-            loss -= ratio * a - (torch.abs(torch.log(ratio)) if (i, t) in chosen else 0.0)
+            loss -= ratio * a - (torch.abs(torch.log(ratio)) if (i, t) in top_positions else 0.0)
     return loss / tokens(groups)
 
 
@@ -647,20 +667,24 @@ def clip_cov(groups, max_new_tokens):
     """Draw one token of the band with the random generator of the test."""
     advantages = list(group_normalised(groups))
     band = sorted((i, t) for cov, i, t in covariance_of_tokens(groups, advantages) if 1 < cov < 5)
-    drawn = band[torch.randperm(len(band), generator=torch.Generator().manual_seed(0))[0]] if band else None
+    drawn_position = (
+        band[torch.randperm(len(band), generator=torch.Generator().manual_seed(0))[0]] if band else None
+    )
     loss = 0.0
     for i, (c, a) in enumerate(completions(groups, advantages)):
         for t, ratio in enumerate(ratios(c)):
-            loss -= 0.0 if (i, t) == drawn else ppo(ratio, a, 0.0, 2.0)
+            loss -= 0.0 if (i, t) == drawn_position else ppo(ratio, a, 0.0, 2.0)
     return loss / tokens(groups)
 
 
 def fipo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        moved = [new.item() - old for new, old in zip(c.new, c.old, strict=True)]
+        log_ratios = [
+            new_logprob.item() - old_logprob for new_logprob, old_logprob in zip(c.new, c.old, strict=True)
+        ]
         for t, ratio in enumerate(ratios(c)):
-            future = sum(0.5 ** ((k - t) / 32) * moved[k] for k in range(t, len(moved)))
+            future = sum(0.5 ** ((k - t) / 32) * log_ratios[k] for k in range(t, len(log_ratios)))
             weight = min(max(math.exp(future), 1.0), 1.2)
             if a < 0 and ratio.item() > 4:
                 weight = min(max(weight, 0.8), 1.0)
@@ -671,7 +695,7 @@ def fipo(groups, max_new_tokens):
 def vespo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        w = math.exp(sum(new.item() - s for new, s in zip(c.new, c.sampler, strict=True)))
+        w = math.exp(sum(new_logprob.item() - s for new_logprob, s in zip(c.new, c.sampler, strict=True)))
         k, rate = (2.0, 3.0) if a >= 0 else (3.0, 2.0)
         loss -= w**k * math.exp(rate * (1 - w)) * a * sum(c.new)
     return loss / tokens(groups)
@@ -681,11 +705,11 @@ def _dppo(groups, has_left):
     """Use `has_left(q, p)` to decide if a token is too far away, where q was sampled and p is now."""
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
-        for new, sampler in zip(c.new, c.sampler, strict=True):
-            p, q = math.exp(new.item()), math.exp(sampler)
+        for new_logprob, sampler in zip(c.new, c.sampler, strict=True):
+            p, q = math.exp(new_logprob.item()), math.exp(sampler)
             onwards = p > q if a > 0 else p < q
             if not (onwards and has_left(q, p)):
-                loss -= min(p / q, 20.0) * a * new
+                loss -= min(p / q, 20.0) * a * new_logprob
     return loss / tokens(groups)
 
 
@@ -757,8 +781,8 @@ LOSS_BY_PRESET = {
 
 
 def top_entropy(groups, max_new_tokens):
-    ranked = sorted((h for group in groups for c in group for h in c.entropy), reverse=True)
-    threshold = ranked[round(0.3 * len(ranked)) - 1]
+    ranked_entropies = sorted((h for group in groups for c in group for h in c.entropy), reverse=True)
+    threshold = ranked_entropies[round(0.3 * len(ranked_entropies)) - 1]
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         for ratio, entropy in zip(ratios(c), c.entropy, strict=True):
@@ -771,8 +795,8 @@ def kl_by_domain(groups, max_new_tokens):
     loss = 0.0
     for number, (group, advantages) in enumerate(zip(groups, group_normalised(groups), strict=True)):
         for c, a in zip(group, advantages, strict=True):
-            for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
-                pull = (2.0 if number else 0.5) * (new - reference) ** 2 / 2
+            for ratio, new_logprob, reference in zip(ratios(c), c.new, c.reference, strict=True):
+                pull = (2.0 if number else 0.5) * (new_logprob - reference) ** 2 / 2
                 loss -= (ppo(ratio, a, 0.8, 1.2) - pull) / len(c.new)
     return loss / count(groups)
 
@@ -780,8 +804,8 @@ def kl_by_domain(groups, max_new_tokens):
 def kl_to_old(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        for ratio, new, old in zip(ratios(c), c.new, c.old, strict=True):
-            loss -= (ppo(ratio, a, 0.8, 1.2) - 0.7 * k3(new, old)) / len(c.new)
+        for ratio, new_logprob, old_logprob in zip(ratios(c), c.new, c.old, strict=True):
+            loss -= (ppo(ratio, a, 0.8, 1.2) - 0.7 * k3(new_logprob, old_logprob)) / len(c.new)
     return loss / count(groups)
 
 
@@ -789,10 +813,12 @@ def masked_by_token(groups, max_new_tokens):
     """Mask against the old policy under a mean over all tokens, with rare tokens reweighted."""
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        drift = sum(old - new.item() for old, new in zip(c.old, c.new, strict=True)) / len(c.new)
-        keep = 0.0 if a < 0 and drift > 0.05 else 1.0
-        for ratio, old in zip(ratios(c), c.old, strict=True):
-            loss -= keep * ppo(ratio, a * (0.4 * math.exp(old) + 0.6), 0.8, 1.2)
+        drift = sum(
+            old_logprob - new_logprob.item() for old_logprob, new_logprob in zip(c.old, c.new, strict=True)
+        ) / len(c.new)
+        kept_factor = 0.0 if a < 0 and drift > 0.05 else 1.0
+        for ratio, old_logprob in zip(ratios(c), c.old, strict=True):
+            loss -= kept_factor * ppo(ratio, a * (0.4 * math.exp(old_logprob) + 0.6), 0.8, 1.2)
     return loss / tokens(groups)
 
 

@@ -28,20 +28,36 @@ GROUP_SIZE = 4
 
 
 def make_groups(seed, *, prompts=3):
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     groups = []
     for prompt in range(prompts):
         group = []
         for _ in range(GROUP_SIZE):
-            length = dice.randint(1, MAX_NEW_TOKENS)
-            old = [-dice.expovariate(1.0) - 0.01 for _ in range(length)]
-            near = [[min(lp + dice.gauss(0, spread), -0.001) for lp in old] for spread in (0.4, 0.3, 0.5)]
-            new = [torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in near[0]]
-            reward = 1.0 if prompt == 0 and seed % 2 else dice.choice([0.0, 0.5, 1.0])
-            terms = (reward, dice.choice([0.0, 1.0]))
-            gamma = tuple(dice.uniform(0.6, 1.0) for _ in range(length))
-            entropy, values = ([dice.random() for _ in range(length)] for _ in range(2))
-            group.append(Completion(reward, new, old, near[1], near[2], entropy, values, terms, gamma))
+            length = rng.randint(1, MAX_NEW_TOKENS)
+            old_logprobs = [-rng.expovariate(1.0) - 0.01 for _ in range(length)]
+            nearby_logprobs = [
+                [min(lp + rng.gauss(0, spread), -0.001) for lp in old_logprobs] for spread in (0.4, 0.3, 0.5)
+            ]
+            new_logprobs = [
+                torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in nearby_logprobs[0]
+            ]
+            reward = 1.0 if prompt == 0 and seed % 2 else rng.choice([0.0, 0.5, 1.0])
+            terms = (reward, rng.choice([0.0, 1.0]))
+            gamma = tuple(rng.uniform(0.6, 1.0) for _ in range(length))
+            entropy, values = ([rng.random() for _ in range(length)] for _ in range(2))
+            group.append(
+                Completion(
+                    reward,
+                    new_logprobs,
+                    old_logprobs,
+                    nearby_logprobs[1],
+                    nearby_logprobs[2],
+                    entropy,
+                    values,
+                    terms,
+                    gamma,
+                )
+            )
         groups.append(group)
     return groups
 
@@ -65,9 +81,9 @@ def production_loss(groups, config):
     objective = config.objective
     rows = [completion for group in groups for completion in group]
     rewards = torch.tensor([[c.reward for c in group] for group in groups], dtype=torch.float64)
-    new = padded([[lp.item() for lp in c.new] for c in rows]).requires_grad_()
+    new_logprobs = padded([[lp.item() for lp in c.new] for c in rows]).requires_grad_()
     batch = PolicyBatch(
-        mask=~new.detach().isnan(),
+        mask=~new_logprobs.detach().isnan(),
         advantages=torch.zeros(len(rows)),
         group_index=torch.arange(len(groups)).repeat_interleave(GROUP_SIZE),
         correct=torch.tensor([c.reward >= 1 for c in rows]),
@@ -78,10 +94,10 @@ def production_loss(groups, config):
     values = padded([c.values for c in rows])
     terms = reward_terms(groups, [term.weight for term in config.rewards])
     energies = padded([c.entropy for c in rows])
-    greedy = torch.tensor([greedy_reward(group) for group in groups], dtype=torch.float64)
+    greedy_rewards = torch.tensor([greedy_reward(group) for group in groups], dtype=torch.float64)
     batch = replace(
         batch,
-        advantages=production_advantages(batch, rewards, values, terms, objective, greedy, energies),
+        advantages=production_advantages(batch, rewards, values, terms, objective, greedy_rewards, energies),
         router_shift=padded([list(c.gamma) for c in rows]).log(),
     )
     domains = ["math" if number else "easy" for number in range(len(groups)) for _ in range(GROUP_SIZE)]
@@ -95,8 +111,8 @@ def production_loss(groups, config):
         entropy,
         objective.token_weight,
     )
-    for over in ("step", "minibatch"):
-        batch = whiten(batch, objective.advantage, over=over)
+    for whitening_scope in ("step", "minibatch"):
+        batch = whiten(batch, objective.advantage, over=whitening_scope)
     batch = choose_covariant_tokens(batch, objective.surrogate, torch.Generator().manual_seed(0))
     weights = denominators(
         batch.mask,
@@ -107,23 +123,23 @@ def production_loss(groups, config):
         accepted=accepted_completions(batch, objective),
     )
     updates = split_updates(batch, objective.token_weight)
-    loss = sum(policy_loss(new, rows, objective, weights, entropy=entropy).loss for rows in updates)
+    loss = sum(policy_loss(new_logprobs, rows, objective, weights, entropy=entropy).loss for rows in updates)
     loss.backward()
-    return loss.detach(), new.grad[batch.mask]
+    return loss.detach(), new_logprobs.grad[batch.mask]
 
 
 def production_advantages(batch, rewards, values, terms, objective, greedy, energies):
     penalty = kl_reward_penalty(batch, objective)
     if objective.critic is not None:
-        paid = last_token_rewards(rewards.flatten(), batch.mask) - penalty
-        return estimate_token_advantages(paid, values, batch.mask, objective.critic).advantages
+        token_rewards = last_token_rewards(rewards.flatten(), batch.mask) - penalty
+        return estimate_token_advantages(token_rewards, values, batch.mask, objective.critic).advantages
     rewards = rewards - penalty.sum(dim=1).reshape(rewards.shape)
-    scored = torch.ones_like(rewards, dtype=torch.bool)
+    is_scored = torch.ones_like(rewards, dtype=torch.bool)
     if isinstance(objective.advantage, knobs.OptimalTokenBaseline):
-        return estimate_against_tokens(rewards, scored, batch.mask, energies)
+        return estimate_against_tokens(rewards, is_scored, batch.mask, energies)
     lengths = batch.mask.sum(dim=1).double().view(rewards.shape)
     estimate = estimate_advantages(
-        rewards, scored, objective.advantage, terms=terms, lengths=lengths, greedy=greedy
+        rewards, is_scored, objective.advantage, terms=terms, lengths=lengths, greedy=greedy
     )
     return estimate.advantages.flatten()
 

@@ -45,8 +45,12 @@ def reason_without_cluster() -> str:
     """Return why there can be no cluster here, or an empty text."""
     if os.geteuid() != 0:
         return "Slurm's daemons need root"
-    absent = [name for name in REQUIRED_PROGRAMS if shutil.which(name) is None]
-    return f"{', '.join(absent)} are missing (apt-get install slurmctld slurmd munge)" if absent else ""
+    missing_programs = [name for name in REQUIRED_PROGRAMS if shutil.which(name) is None]
+    return (
+        f"{', '.join(missing_programs)} are missing (apt-get install slurmctld slurmd munge)"
+        if missing_programs
+        else ""
+    )
 
 
 @contextmanager
@@ -78,8 +82,8 @@ def running_cluster(root: Path, *, port: int, node_ports: Sequence[int]) -> Iter
     daemons = []
     try:
         for command in commands:
-            with (root / f"{command[0]}-{command[-1]}.out".replace("/", "_")).open("wb") as out:
-                daemons.append(subprocess.Popen(command, stdout=out, stderr=out))
+            with (root / f"{command[0]}-{command[-1]}.out".replace("/", "_")).open("wb") as output_file:
+                daemons.append(subprocess.Popen(command, stdout=output_file, stderr=output_file))
             time.sleep(1)
         _wait_for_nodes(len(nodes))
         yield

@@ -38,29 +38,29 @@ def cluster(tmp_path):
 
 
 def test_a_run_on_two_nodes_continues_in_the_next_job_after_a_cancellation(cluster, capsys):
-    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1, lease_seconds=10) as plant:
-        with plant.sessions.begin() as session:
+    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1, lease_seconds=10) as installation:
+        with installation.sessions.begin() as session:
             run_id = make_run(session, config=RUN_CONFIG, nodes=2).id
         command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=1"]
         command += ["--runs=1", "--idle=60", "--nodes=2"]
         provisioner = subprocess.Popen(
-            command, env={**plant.environment, "NODE_ADDRESS": "127.0.0.1"}, cwd=ROOT
+            command, env={**installation.environment, "NODE_ADDRESS": "127.0.0.1"}, cwd=ROOT
         )
         try:
-            wait_for(lambda: plant.read(run_id).last_step >= 2, "it trains", seconds=300)
+            wait_for(lambda: installation.read(run_id).last_step >= 2, "it trains", seconds=300)
             subprocess.run(["scancel", "--user=root"], check=True, timeout=60)
-            plant.wait_until_ended([run_id])
+            installation.wait_until_ended([run_id])
         finally:
             provisioner.terminate()
             assert provisioner.wait(60) == 0
-        run = plant.read(run_id)
+        run = installation.read(run_id)
         assert (run.status, run.attempt, run.own_failures) == ("finished", 2, 0), run.reason
-        with reading(plant.sessions) as session:
+        with reading(installation.sessions) as session:
             (segment,) = load_run_points(session, [Stretch(run_id)])
             points = [point for point in iterate_points(session, segment) if point.name == "optim/grad_norm"]
     norm_by_step = {point.step: point.value for point in points if point.step}
-    alone = train(CASES["GRPO"], ranks=1, steps=STEP_COUNT)
-    expected = {step: metrics["optim/grad_norm"] for step, metrics in enumerate(alone.steps, 1)}
+    single_process_run = train(CASES["GRPO"], ranks=1, steps=STEP_COUNT)
+    expected = {step: metrics["optim/grad_norm"] for step, metrics in enumerate(single_process_run.steps, 1)}
     assert norm_by_step.keys() == expected.keys()
     assert max(abs(norm_by_step[step] - expected[step]) for step in expected) < 1e-5
     with capsys.disabled():

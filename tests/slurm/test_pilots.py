@@ -40,40 +40,40 @@ def jobs(state):
 
 def interfere(chance):
     """Cancel or requeue one running pilot, gracefully or by SIGKILL, and return the action."""
-    running = jobs("R")
-    if not running:
+    running_jobs = jobs("R")
+    if not running_jobs:
         return ""
-    job = chance.choice(running)
+    job = chance.choice(running_jobs)
     command = chance.choice(["scancel", "scancel --signal=KILL --full", "scontrol requeue"])
     subprocess.run([*command.split(), job], check=False, timeout=60, capture_output=True)
     return command
 
 
 def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
-    chance = random.Random(RUN_COUNT)
+    rng = random.Random(RUN_COUNT)
     run_configs = configs(RUN_COUNT, steps=12)
     kind = Kind("sqlite", "filesystem")
-    with Plant(kind, workers=1, slots=2) as plant:
-        expected = references(plant, run_configs)
-    with Plant(kind, workers=0, slots=1, lease_seconds=10) as plant:
-        run_ids = plant.queue(run_configs)
+    with Plant(kind, workers=1, slots=2) as installation:
+        expected = references(installation, run_configs)
+    with Plant(kind, workers=0, slots=1, lease_seconds=10) as installation:
+        run_ids = installation.queue(run_configs)
         command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=2"]
         command += ["--runs=3", "--idle=20"]
-        provisioner = subprocess.Popen(command, env=plant.environment, cwd=ROOT)
+        provisioner = subprocess.Popen(command, env=installation.environment, cwd=ROOT)
         actions, quiet_until = [], time.monotonic() + 2 * MEAN_PAUSE_SECONDS
         try:
-            while plant.unended(run_ids):
+            while installation.unended(run_ids):
                 if time.monotonic() > quiet_until:
-                    actions.append(interfere(chance))
-                    quiet_until = time.monotonic() + chance.expovariate(1 / MEAN_PAUSE_SECONDS)
+                    actions.append(interfere(rng))
+                    quiet_until = time.monotonic() + rng.expovariate(1 / MEAN_PAUSE_SECONDS)
                 time.sleep(0.2)
         finally:
             provisioner.terminate()
             assert provisioner.wait(60) == 0
-        with reading(plant.sessions) as session:
+        with reading(installation.sessions) as session:
             records = [record_of(session, run) for run in run_ids]
-            attempts = sum(plant.read(run).attempt for run in run_ids)
-        assert [plant.read(run).status for run in run_ids] == ["finished"] * RUN_COUNT
+            attempts = sum(installation.read(run).attempt for run in run_ids)
+        assert [installation.read(run).status for run in run_ids] == ["finished"] * RUN_COUNT
         assert records == expected
     with capsys.disabled():
         counts = {command: actions.count(command) for command in sorted({*actions} - {""})}

@@ -32,9 +32,9 @@ class Client:
     def call(self, method, path, body=None, **headers):
         """Return status and body, with JSON decoded."""
         headers = {"Authorization": f"Bearer {TOKEN}", **headers}
-        answer = httpx.request(method, self.base + path, json=body, headers=headers, timeout=30)
-        is_json = "json" in answer.headers.get("Content-Type", "")
-        return answer.status_code, answer.json() if is_json else answer.text
+        response = httpx.request(method, self.base + path, json=body, headers=headers, timeout=30)
+        is_json = "json" in response.headers.get("Content-Type", "")
+        return response.status_code, response.json() if is_json else response.text
 
     def is_alive(self):
         """Return True if the service answers."""

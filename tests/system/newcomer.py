@@ -91,9 +91,9 @@ class Newcomer:
         # -o: the environment is not ours to bring up to date.
         command = [str(shutil.which("make")), "-o", ".venv/runtime.stamp", "demo"]
         command += [f"{name}={setting}" for name, setting in self.settings.items()]
-        places = {"HOME": self.home, "PATH": self.base / "bin", "TMPDIR": self.base / "tmp"}
-        places["PYTHONPATH"] = self.base / "hidden"
-        variables = [f"{name}={setting}" for name, setting in places.items()]
+        path_by_variable = {"HOME": self.home, "PATH": self.base / "bin", "TMPDIR": self.base / "tmp"}
+        path_by_variable["PYTHONPATH"] = self.base / "hidden"
+        variables = [f"{name}={setting}" for name, setting in path_by_variable.items()]
         self.began = time.monotonic()
         with (self.base / "terminal.txt").open("wb") as output:
             self.make = subprocess.Popen(
@@ -136,8 +136,8 @@ class Newcomer:
 
     def open_to_others(self):
         """Return the paths in the state directory that other users could read."""
-        everything = [self.state, *self.state.rglob("*")]
-        return [path for path in everything if not path.is_symlink() and path.lstat().st_mode & 0o077]
+        all_paths = [self.state, *self.state.rglob("*")]
+        return [path for path in all_paths if not path.is_symlink() and path.lstat().st_mode & 0o077]
 
     def end(self):
         """Press Ctrl-C and return the exit code of make."""

@@ -48,5 +48,5 @@ def test_a_stopped_broker_delays_no_run(settings, sessions, broker, start_worker
     runs = queue_runs(sessions, 2)
     wait_for(have_status(sessions, "finished", runs))
     broker.send_signal(signal.SIGCONT)
-    later = queue_runs(sessions, 1)
-    ring_until(settings, have_status(sessions, "finished", later))
+    later_runs = queue_runs(sessions, 1)
+    ring_until(settings, have_status(sessions, "finished", later_runs))

@@ -79,12 +79,12 @@ def programs(state_dir, plugin, broker_url, postgres_url):
         "LOG_FORMAT": "json",
         "WORKER_SLOTS": 1,
     }
-    started = [Program(state_dir, name, name, **settings) for name in ("serve", "worker")]
+    running_programs = [Program(state_dir, name, name, **settings) for name in ("serve", "worker")]
     client = Client(port)
     wait_for(client.is_alive)
     wait_for(lambda: client.get("/workers")["items"])
-    yield client, started, settings
-    for program in started:
+    yield client, running_programs, settings
+    for program in running_programs:
         program.kill_all()
 
 
@@ -125,13 +125,13 @@ def leaks(text):
 
 
 def test_a_planted_secret_appears_nowhere(programs, state_dir, postgres_url):
-    client, started, settings = programs
-    good = client.launch()
-    bad = client.launch(rewards=[{"name": "plugin", "entry_point": "leaking"}])
-    client.wait_for_status(good, "finished")
-    run = client.wait_for_status(bad, "failed")
+    client, running_programs, settings = programs
+    good_run = client.launch()
+    bad_run = client.launch(rewards=[{"name": "plugin", "entry_point": "leaking"}])
+    client.wait_for_status(good_run, "finished")
+    run = client.wait_for_status(bad_run, "failed")
     assert "cannot log in with [secret]" in run["reason"]
-    log = str(client.call("GET", f"/api/v1/runs/{bad}/logs")[1])
+    log = str(client.call("GET", f"/api/v1/runs/{bad_run}/logs")[1])
     assert "HF_TOKEN=[secret]" in log
     assert "False True" in log
     link = Program(state_dir, "link", "link", **settings)
@@ -141,15 +141,23 @@ def test_a_planted_secret_appears_nowhere(programs, state_dir, postgres_url):
     link.output.unlink()  # the secret that was requested and shown
 
     family = [
-        process for program in started for process in (psutil.Process(program.process.pid), *program.family())
+        process
+        for program in running_programs
+        for process in (psutil.Process(program.process.pid), *program.family())
     ]
     titles = [" ".join(line) for _, line in command_lines(family)]
-    assert len(titles) >= len(started)
+    assert len(titles) >= len(running_programs)
     assert [title for title in titles if leaks(title)] == []
-    assert {where: leaked for where, text in answers(client, [good, bad]) if (leaked := leaks(text))} == {}
-    assert {table: leaked for table, row in everything_in(postgres_url) if (leaked := leaks(row))} == {}
+    assert {
+        location: leaked_secrets
+        for location, text in answers(client, [good_run, bad_run])
+        if (leaked_secrets := leaks(text))
+    } == {}
+    assert {
+        table: leaked_secrets for table, row in everything_in(postgres_url) if (leaked_secrets := leaks(row))
+    } == {}
     files = [path for path in state_dir.rglob("*") if path.is_file()]
     assert len(files) > 5
     texts = {path.name: path.read_bytes().decode("utf-8", "replace") for path in files}
-    assert {name: leaked for name, text in texts.items() if (leaked := leaks(text))} == {}
+    assert {name: leaked_secrets for name, text in texts.items() if (leaked_secrets := leaks(text))} == {}
     assert not [name for name, text in texts.items() if ticket in text]

@@ -70,17 +70,20 @@ def test_every_route_is_503_while_postgres_is_stopped_and_recovers(postgres, cli
     postgres.stop()
     statuses = {}
     for path in paths_of(client):
-        answer = client.get(path)
-        statuses[path] = answer.status_code
-        if answer.status_code == 503:
-            assert answer.headers["content-type"] == MEDIA_TYPE
-            assert answer.headers["retry-after"]
+        response = client.get(path)
+        statuses[path] = response.status_code
+        if response.status_code == 503:
+            assert response.headers["content-type"] == MEDIA_TYPE
+            assert response.headers["retry-after"]
     assert not {path: status for path, status in statuses.items() if status >= 500 and status != 503}
     assert sum(status == 503 for status in statuses.values()) >= 15
     body = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
     for method, path in (("POST", "/experiments"), ("POST", "/runs/x/stop"), ("DELETE", "/runs/x")):
-        answer = client.request(method, f"/api/v1{path}", json=body if path == "/experiments" else {})
-        assert (answer.status_code, answer.headers["content-type"]) == (503, MEDIA_TYPE), (path, answer.text)
+        response = client.request(method, f"/api/v1{path}", json=body if path == "/experiments" else {})
+        assert (response.status_code, response.headers["content-type"]) == (503, MEDIA_TYPE), (
+            path,
+            response.text,
+        )
     assert client.get("/healthz").status_code == 200
     assert "the database does not answer" in client.get("/readyz").json()["detail"]
     status = client.get("/api/v1/status").json()["database"]
@@ -94,7 +97,7 @@ def test_an_open_page_continues_at_its_position_when_postgres_is_back(postgres, 
     sessions = client.app.state.lab.sessions
     messages, is_there = [], asyncio.Event()
 
-    def tell(message):
+    def write_event(message):
         with sessions.begin() as session:
             add_event(session, "data", message)
 
@@ -111,18 +114,18 @@ def test_an_open_page_continues_at_its_position_when_postgres_is_back(postgres, 
         broadcaster = Broadcaster(sessions)
         page = asyncio.create_task(follow(broadcaster))
         await is_there.wait()  # earlier events are not sent
-        tell("before")
-        await until(lambda: messages)
+        write_event("before")
+        await wait_until(lambda: messages)
         postgres.stop()
         await asyncio.sleep(OUTAGE_SECONDS / 2)
         postgres.start()
-        tell("after")
-        await until(lambda: len(messages) > 1)
+        write_event("after")
+        await wait_until(lambda: len(messages) > 1)
         assert not page.done()
         broadcaster.close()
         await page
 
-    async def until(condition):
+    async def wait_until(condition):
         async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - what is waited for is in a database
                 await asyncio.sleep(0.05)
@@ -155,12 +158,12 @@ def test_steps_are_queued_in_memory_while_postgres_is_stopped_and_all_arrive(pos
             for step in range(2, 102):
                 recorder.record_step(StepRecord(step, {"reward/mean": step / 100}))
 
-            def waiting():
+            def find_waiting_notes():
                 return [
                     note for note in client.get("/api/v1/status").json()["waiting"] if note["steps"] == 100
                 ]
 
-            (note,) = wait_for(waiting)
+            (note,) = wait_for(find_waiting_notes)
             assert (note["run"], note["is_held"]) == (run_id, False)
             assert note["reason"] == "the database does not answer"
             time.sleep(OUTAGE_SECONDS)

@@ -28,20 +28,20 @@ BASE_CONFIG = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    started = Service(str(tmp_path_factory.mktemp("gpu")))
+    new_service = Service(str(tmp_path_factory.mktemp("gpu")))
     try:
-        started.wait()
-        yield started
+        new_service.wait()
+        yield new_service
     finally:
-        started.http.close()
-        started.stop()
+        new_service.http.close()
+        new_service.stop()
 
 
 def launch(service):
     body = {"name": "gpu", "base": BASE_CONFIG, "variants": [{"name": "run"}], "seeds": [0]}
-    answer = service.http.post("/api/v1/experiments", json=body)
-    assert answer.is_success, answer.text
-    return answer.json()["runs"][0]["id"]
+    response = service.http.post("/api/v1/experiments", json=body)
+    assert response.is_success, response.text
+    return response.json()["runs"][0]["id"]
 
 
 def wait_until(service, run, condition):
@@ -53,8 +53,8 @@ def wait_until(service, run, condition):
 
 
 def metrics(service, run):
-    answer = service.http.get(f"/api/v1/runs/{run}/metrics.csv").raise_for_status()
-    rows = list(csv.DictReader(answer.text.splitlines()))
+    response = service.http.get(f"/api/v1/runs/{run}/metrics.csv").raise_for_status()
+    rows = list(csv.DictReader(response.text.splitlines()))
     return [
         {key: metric_value for key, metric_value in row.items() if not key.startswith(MACHINE_PREFIXES)}
         for row in rows
@@ -64,19 +64,19 @@ def metrics(service, run):
 def test_a_run_killed_on_a_gpu_repeats_exactly_and_reports_gpu_metrics(service):
     (slot,) = service.get("/workers")["items"]
     assert slot["device"] == "cuda:0"
-    undisturbed = launch(service)
-    run_json = wait_until(service, undisturbed, lambda run: run["status"] in ENDED_STATUSES)
+    undisturbed_run = launch(service)
+    run_json = wait_until(service, undisturbed_run, lambda run: run["status"] in ENDED_STATUSES)
     assert (run_json["status"], run_json["last_step"]) == ("finished", STEP_COUNT), run_json["reason"]
     last = run_json["summary"]["last"]
     assert last["mismatch/prob_diff_max"] < 0.1
     assert last["throughput/mfu"] > 0
-    killed = launch(service)
-    half = wait_until(service, killed, lambda run: (run["last_step"] or 0) >= STEP_COUNT // 2)
-    os.kill(half["attempts"][-1]["pid"], signal.SIGKILL)
-    again = wait_until(service, killed, lambda run: run["status"] in ENDED_STATUSES)
-    assert (again["status"], again["last_step"]) == ("finished", STEP_COUNT), again["reason"]
-    assert len(again["attempts"]) == 2
-    expected, points = metrics(service, undisturbed), metrics(service, killed)
+    killed_run = launch(service)
+    half_trained = wait_until(service, killed_run, lambda run: (run["last_step"] or 0) >= STEP_COUNT // 2)
+    os.kill(half_trained["attempts"][-1]["pid"], signal.SIGKILL)
+    ended_run = wait_until(service, killed_run, lambda run: run["status"] in ENDED_STATUSES)
+    assert (ended_run["status"], ended_run["last_step"]) == ("finished", STEP_COUNT), ended_run["reason"]
+    assert len(ended_run["attempts"]) == 2
+    expected, points = metrics(service, undisturbed_run), metrics(service, killed_run)
     assert len(points) == len(expected) >= STEP_COUNT
-    for expected_row, right in zip(expected, points, strict=True):
-        assert right == expected_row
+    for expected_row, repeated_row in zip(expected, points, strict=True):
+        assert repeated_row == expected_row

@@ -27,8 +27,8 @@ def test_one_command_leads_a_new_user_to_a_run(broker, location):
         if IS_LONG:
             first = newcomer.wait_until("status = 'finished'", MAX_SECONDS)
             seconds_of_both = newcomer.wait_until(BOTH_FINISHED, MAX_SECONDS)
-            whose = f"another user: {newcomer.is_somebody_else}, offline: {newcomer.is_offline}"
-            print(f"\n{broker}, {location}: {first:.0f} s, {seconds_of_both:.0f} s, {whose}")
+            user_and_network = f"another user: {newcomer.is_somebody_else}, offline: {newcomer.is_offline}"
+            print(f"\n{broker}, {location}: {first:.0f} s, {seconds_of_both:.0f} s, {user_and_network}")
         output = newcomer.output_text()
         brokers = [argv for argv in newcomer.commands().values() if "valkey-server" in argv[0]]
         if broker == "files":

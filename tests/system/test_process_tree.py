@@ -19,9 +19,9 @@ from tests.waiting import wait_for
 
 
 def is_free(port):
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+    with socket.socket() as test_socket:
+        test_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return test_socket.connect_ex(("127.0.0.1", port)) != 0
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def start(state_dir):
         return labs[-1]
 
     yield start
-    for lab in labs:
-        lab.kill_all()
+    for launcher in labs:
+        launcher.kill_all()
 
 
 def assert_ends(lab, number):
@@ -55,19 +55,19 @@ def test_a_signal_ends_everything_and_leaves_nothing(start):
 
 @pytest.mark.nightly
 def test_after_a_kill_no_process_remains_and_the_next_start_works(start):
-    lab = start().wait_until_up()
-    family = lab.family()
-    lab.process.kill()
-    lab.process.wait()
-    again = start(port=lab.port).wait_until_up()
+    first_launcher = start().wait_until_up()
+    family = first_launcher.family()
+    first_launcher.process.kill()
+    first_launcher.process.wait()
+    second_launcher = start(port=first_launcher.port).wait_until_up()
     wait_for(are_gone(family))
-    assert_ends(again, signal.SIGHUP)
+    assert_ends(second_launcher, signal.SIGHUP)
 
 
 def test_after_the_death_of_every_process_the_next_start_works(start):
-    lab = start().wait_until_up()
-    lab.kill_all()
-    assert_ends(start(port=lab.port).wait_until_up(), signal.SIGINT)
+    first_launcher = start().wait_until_up()
+    first_launcher.kill_all()
+    assert_ends(start(port=first_launcher.port).wait_until_up(), signal.SIGINT)
 
 
 def test_a_second_signal_ends_the_wait_for_a_checkpoint(settings, tmp_path):
@@ -105,11 +105,11 @@ while True:
 def lab():
     """An installation for several tests, which is running again after each of them."""
     with tempfile.TemporaryDirectory(prefix="gl-", ignore_cleanup_errors=True) as directory:
-        lab = Lab(Path(directory))
+        started_launcher = Lab(Path(directory))
         try:
-            yield lab.wait_until_up()
+            yield started_launcher.wait_until_up()
         finally:
-            lab.kill_all()
+            started_launcher.kill_all()
 
 
 @pytest.mark.nightly

@@ -117,13 +117,13 @@ def test_interrupted_uploads_leave_nothing_behind(service):
 def test_without_disk_space_an_upload_fails_with_one_sentence_and_leaves_nothing(service):
     # The kernel refuses any file of more than 2 MB to this process, as a full disk would.
     pid, kind = service.process.pid, resource.RLIMIT_FSIZE
-    _, hard_limit = before = resource.prlimit(pid, kind)
+    _, hard_limit = limits_before = resource.prlimit(pid, kind)
     resource.prlimit(pid, kind, (2 * MEGABYTE_BYTES, hard_limit))
-    answer = service.upload(rows(100_000))
-    resource.prlimit(pid, kind, before)
-    assert answer.status_code == 507
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["detail"].startswith(f"cannot write to DATASETS_DIR ({service.datasets}): ")
+    response = service.upload(rows(100_000))
+    resource.prlimit(pid, kind, limits_before)
+    assert response.status_code == 507
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["detail"].startswith(f"cannot write to DATASETS_DIR ({service.datasets}): ")
     assert service.files() == []
     assert service.client.get("/runs") == {"items": [], "next": None, "total": 0}
     assert service.upload(rows(100)).status_code == 201

@@ -12,20 +12,20 @@ from tests.waiting import wait_for
 @pytest.fixture
 def lab(state_dir):
     """An embedded installation: SQLite, Valkey on a socket, and one process tree."""
-    lab = Lab(state_dir)
-    yield lab.wait_until_up()
-    lab.kill_all()
+    started_launcher = Lab(state_dir)
+    yield started_launcher.wait_until_up()
+    started_launcher.kill_all()
 
 
 @pytest.fixture
 def many_machines(state_dir, postgres_url, valkey_url):
     """The topology of docker-compose.yml: service, two workers, Postgres and Redis as processes."""
     port = free_port()
-    shared = {"DATABASE_URL": postgres_url, "BROKER_URL": valkey_url, "PORT": port}
-    service = Program(state_dir, "serve", "service", **shared)
+    shared_settings = {"DATABASE_URL": postgres_url, "BROKER_URL": valkey_url, "PORT": port}
+    service = Program(state_dir, "serve", "service", **shared_settings)
     client = Client(port)
     wait_for(client.is_alive)
-    workers = [Program(state_dir, "worker", f"worker{n}", **shared) for n in range(2)]
+    workers = [Program(state_dir, "worker", f"worker{n}", **shared_settings) for n in range(2)]
     wait_for(lambda: len(client.get("/workers")["items"]) == 2)
     yield client, workers
     for program in (service, *workers):
@@ -46,9 +46,9 @@ def check_finished_run(client, run_id):
     completion = train[0]["completions"][0]
     tokens = client.get(f"/rollouts/{completion['id']}/tokens")
     assert len(tokens["tokens"]) == completion["tokens"] == len(tokens["arrays"]["entropy"])
-    moves = [event["message"] for event in client.get(f"/runs/{run_id}/events")["items"]]
-    assert [move for move in moves if move.startswith("queued -> running")]
-    assert moves[-1].startswith("running -> finished")
+    transitions = [event["message"] for event in client.get(f"/runs/{run_id}/events")["items"]]
+    assert [transition for transition in transitions if transition.startswith("queued -> running")]
+    assert transitions[-1].startswith("running -> finished")
     status, csv = client.call("GET", f"/api/v1/runs/{run_id}/metrics.csv")
     assert status == 200
     assert [line.split(",")[0] for line in csv.strip().splitlines()] == ["step", "0", "1", "2", "3"]
@@ -72,11 +72,11 @@ def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
     wait_for(lambda: lab.client.get(f"/runs/{run_id}")["last_step"] >= 2, seconds=300)
     lab.process.send_signal(signal.SIGTERM)
     assert lab.process.wait(60) == 0
-    again = Lab(state_dir).wait_until_up()
+    second_launcher = Lab(state_dir).wait_until_up()
     try:
-        run = again.client.wait_for_status(run_id, "finished", seconds=300)
+        run = second_launcher.client.wait_for_status(run_id, "finished", seconds=300)
     finally:
-        again.kill_all()
+        second_launcher.kill_all()
     first, second = run["attempts"]
     assert first["ended_at"] is not None
     assert (first["number"], second["number"]) == (1, 2)

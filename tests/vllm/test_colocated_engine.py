@@ -43,10 +43,10 @@ HAS_GPU = torch.cuda.is_available()
 def plant(tmp_path):
     """An installation whose worker is configured with the path of vLLM."""
     save("qwen3", tmp_path / "small", vocabulary=128, head_dim=HEAD_WIDTH)
-    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
+    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as started_installation:
         variables = {"ENGINE_PYTHON": str(interpreter()), "ENGINE_ARGUMENTS": "--enforce-eager"}
-        plant.start_worker(MODELS_DIR=str(tmp_path), **variables)
-        yield plant
+        started_installation.start_worker(MODELS_DIR=str(tmp_path), **variables)
+        yield started_installation
 
 
 def config_of(adapter):
@@ -95,15 +95,15 @@ def test_killed_vllm_and_trainer_processes_are_replaced(plant):
     (run,) = plant.queue([config_of(NoAdapter())])
     [trainer] = wait_for(plant.trainers, "it trains", seconds=3600)
     wait_for(lambda: plant.read(run).last_step >= 2, "steps are learned", seconds=3600)
-    beside = vllm_of(trainer.pid)
-    assert_ports_are_private(beside)
-    os.kill(beside[0].pid, signal.SIGKILL)
-    reached = plant.read(run).last_step + 2
-    wait_for(lambda: plant.read(run).last_step >= reached, "it goes on", seconds=3600)
-    assert not any(is_alive(process.pid) for process in beside)
-    beside = vllm_of(trainer.pid)
+    vllm_processes = vllm_of(trainer.pid)
+    assert_ports_are_private(vllm_processes)
+    os.kill(vllm_processes[0].pid, signal.SIGKILL)
+    target_step = plant.read(run).last_step + 2
+    wait_for(lambda: plant.read(run).last_step >= target_step, "it goes on", seconds=3600)
+    assert not any(is_alive(process.pid) for process in vllm_processes)
+    vllm_processes = vllm_of(trainer.pid)
     os.kill(trainer.pid, signal.SIGKILL)
-    wait_for(lambda: not any(is_alive(process.pid) for process in beside), "vLLM is gone")
+    wait_for(lambda: not any(is_alive(process.pid) for process in vllm_processes), "vLLM is gone")
     plant.wait_until_ended([run], seconds=3600)
     assert (plant.read(run).status, plant.read(run).attempt) == ("finished", 2)
     assert max(map(abs, series(plant, run, "mismatch/k3"))) < MAX_K3
@@ -114,10 +114,12 @@ def assert_ports_are_private(processes):
     if bubblewrap.isolation_unavailable_reason():
         return
     own_network = network_of("self")
-    apart = [process.pid for process in processes if network_of(process.pid) != own_network]
-    assert apart  # all except the process that waits for the others
+    isolated_pids = [process.pid for process in processes if network_of(process.pid) != own_network]
+    assert isolated_pids  # all except the process that waits for the others
     lines = [
-        line.split() for pid in apart for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+        line.split()
+        for pid in isolated_pids
+        for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
     ]
     for port in {int(line[1].partition(":")[2], 16) for line in lines if line[3] == LISTENING_STATE}:
         with pytest.raises(ConnectionRefusedError):

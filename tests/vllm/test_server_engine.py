@@ -41,10 +41,10 @@ ADAPTERS = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """The server for all tests, since its start takes 20 seconds."""
-    started = VllmServer(tmp_path_factory.mktemp("vllm"))
-    started.start()
-    yield started
-    started.kill()
+    new_server = VllmServer(tmp_path_factory.mktemp("vllm"))
+    new_server.start()
+    yield new_server
+    new_server.kill()
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def make_engine(server, settings, monkeypatch):
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     engines = []
 
-    def engine_of(adapter, *, key=API_KEY, model="", retries=2):
-        changed = {"engine_url": server.url, "engine_api_key": key, "engine_logprobs": "processed"}
+    def build_engine(adapter, *, key=API_KEY, model="", retries=2):
+        engine_settings = {"engine_url": server.url, "engine_api_key": key, "engine_logprobs": "processed"}
         with_server = settings.model_copy(
-            update=changed | {"engine_model": model or "small", "models_dir": server.models}
+            update=engine_settings | {"engine_model": model or "small", "models_dir": server.models}
         )
         policy = load_policy(PolicyConfig(name="small", adapter=adapter), with_server, device=DEVICE)
         config = ServerConfig(largest_mismatch=MAX_K3, retries=retries, timeout_seconds=60)
@@ -72,7 +72,7 @@ def make_engine(server, settings, monkeypatch):
         )
         return engines[-1], policy
 
-    yield engine_of
+    yield build_engine
     for engine in engines:
         engine.close()
 
@@ -114,9 +114,11 @@ def test_the_same_seed_samples_the_same_tokens(make_engine, adapter):
     engine, policy = make_engine(adapter)
     engine.check()
     engine.sync(0, policy)
-    drawn = [engine.sample(PROMPTS, 2, Decoding(24), torch.Generator().manual_seed(3)) for _ in range(2)]
+    sampled_twice = [
+        engine.sample(PROMPTS, 2, Decoding(24), torch.Generator().manual_seed(3)) for _ in range(2)
+    ]
     first, second = (
-        [completion.ids.tolist() for group in groups for completion in group] for groups in drawn
+        [completion.ids.tolist() for group in groups for completion in group] for groups in sampled_twice
     )
     assert first == second
 
@@ -147,9 +149,9 @@ def test_a_server_killed_while_it_samples_fails_the_run_with_a_reason(server, ma
 
 def test_a_wrong_key_or_name_is_refused_before_the_first_step(make_engine):
     engine, _ = make_engine(NoAdapter(), key="another-key")
-    with pytest.raises(EngineFailed, match="answered with status 401") as refused:
+    with pytest.raises(EngineFailed, match="answered with status 401") as error_info:
         engine.check()
-    assert "another-key" not in str(refused.value)
+    assert "another-key" not in str(error_info.value)
     engine, _ = make_engine(NoAdapter(), model="other")
     with pytest.raises(EngineFailed, match="does not serve the model 'other'"):
         engine.check()
@@ -173,13 +175,13 @@ def test_a_run_trains_on_samples_of_vllm(server, capsys, adapter):
         "evaluation": {"every": 10, "prompts": 4},
     }
     engine = {"ENGINE_URL": server.url, "ENGINE_API_KEY": API_KEY, "ENGINE_LOGPROBS": "processed"}
-    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as plant:
-        plant.start_worker(MODELS_DIR=str(server.models), **engine)
-        (run,) = plant.queue([config])
-        plant.wait_until_ended([run])
-        assert plant.read(run).reason == ""
-        assert plant.read(run).status == "finished"
-        with reading(plant.sessions) as session:
+    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as installation:
+        installation.start_worker(MODELS_DIR=str(server.models), **engine)
+        (run,) = installation.queue([config])
+        installation.wait_until_ended([run])
+        assert installation.read(run).reason == ""
+        assert installation.read(run).status == "finished"
+        with reading(installation.sessions) as session:
             record = record_of(session, run)
     k3 = [record["mismatch/k3", step].value for step in range(1, 21)]
     with capsys.disabled():

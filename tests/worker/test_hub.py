@@ -134,11 +134,11 @@ def test_an_endless_response_after_a_redirect_is_abandoned(serving, monkeypatch)
 
 def test_a_client_recreated_by_the_library_is_also_bounded(serving, monkeypatch):
     monkeypatch.setattr(hub, "MAX_ANSWER_BYTES", 1_000_000)
-    nobody = free_port()
+    unused_port = free_port()
 
     def answer(_):
         if len(server.heads) == 1:  # the library closes its client if this fails
-            location = f"Location: http://127.0.0.1:{nobody}/"
+            location = f"Location: http://127.0.0.1:{unused_port}/"
             yield f"HTTP/1.1 307 So\r\n{location}\r\nContent-Length: 0\r\n\r\n".encode()
         else:
             yield from endless(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" " * 65536)

@@ -23,15 +23,15 @@ ESCAPE_SEQUENCE = "\x1b[31m"
 def log_lines(settings, monkeypatch):
     """A function that sets up logging and captures its output; hooks and handlers are restored afterwards."""
     root, hooks = logging.getLogger(), (sys.excepthook, threading.excepthook)
-    before = (root.handlers[:], root.level)
-    out = io.StringIO()
+    saved_state = (root.handlers[:], root.level)
+    stream = io.StringIO()
 
     def start(log_format="text"):
-        set_up_logging(settings.model_copy(update={"log_format": log_format}), stream=out)
-        return lambda: out.getvalue().splitlines()
+        set_up_logging(settings.model_copy(update={"log_format": log_format}), stream=stream)
+        return lambda: stream.getvalue().splitlines()
 
     yield start
-    root.handlers[:], root.level = before[0], before[1]
+    root.handlers[:], root.level = saved_state[0], saved_state[1]
     sys.excepthook, threading.excepthook = hooks
     logging.captureWarnings(capture=False)
 
@@ -80,22 +80,22 @@ def test_secrets_are_replaced_before_a_long_text_is_cut(log_lines, monkeypatch):
     logged_lines = log_lines()
     logger.info("%s", "x" * 4995 + "canary-canary/1" + "y" * 20_000)
     logger.info("canary-canary%%2F1 postgresql://me:pw@host :// redis://:hidden@host hf_%s", "a" * 34)
-    long, short = logged_lines()
-    assert "canary" not in long + short
-    assert "[sec" in long
-    assert "characters left out" in long
-    assert "hidden" not in short
-    assert "me:pw" not in short
+    long_line, short_line = logged_lines()
+    assert "canary" not in long_line + short_line
+    assert "[sec" in long_line
+    assert "characters left out" in long_line
+    assert "hidden" not in short_line
+    assert "me:pw" not in short_line
 
 
 def test_every_response_carries_an_id_and_problem_documents_repeat_it(client):
     for path in ("/healthz", "/api/v1/runs", "/api/v1/nothing", "/static/nothing"):
-        answer = client.get(path)
-        assert len(answer.headers["x-request-id"]) == 32
-        if answer.status_code >= 400:
-            assert answer.json()["request_id"] == answer.headers["x-request-id"]
-    stranger = client.get("/api/v1/runs", headers={"Authorization": "Bearer wrong"})
-    assert stranger.json()["request_id"] == stranger.headers["x-request-id"]
+        response = client.get(path)
+        assert len(response.headers["x-request-id"]) == 32
+        if response.status_code >= 400:
+            assert response.json()["request_id"] == response.headers["x-request-id"]
+    unauthorized_response = client.get("/api/v1/runs", headers={"Authorization": "Bearer wrong"})
+    assert unauthorized_response.json()["request_id"] == unauthorized_response.headers["x-request-id"]
 
 
 def test_history_keeps_no_secret(session, monkeypatch, settings):

@@ -34,13 +34,13 @@ def test_a_redirect_is_an_answer_unless_it_may_be_followed(status):
         redirecting_url = f"{server.url}/here"
         assert fetch(redirecting_url, max_bytes=10, seconds=60).status == status
         assert [head.split()[1] for head in server.heads] == ["/here"]
-        followed = fetch(
+        followed_response = fetch(
             redirecting_url,
             max_bytes=10,
             seconds=60,
             may_redirect_to=lambda target: target.endswith("/there"),
         )
-        assert followed == (200, b"")
+        assert followed_response == (200, b"")
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_a_redirect_is_an_answer_unless_it_may_be_followed(status):
     ids=["status", "header", "body"],
 )
 def test_a_trickling_response_is_cut_at_the_deadline(monkeypatch, opening):
-    cuts = []
+    cut_callbacks = []
 
     class Clock:
         """A timer that fires when the server asks for it."""
 
         def __init__(self, _seconds, cut):
-            cuts.append(cut)
+            cut_callbacks.append(cut)
 
         def start(self):
             pass
@@ -67,7 +67,7 @@ def test_a_trickling_response_is_cut_at_the_deadline(monkeypatch, opening):
     def answer(_):
         yield opening
         yield b"x"
-        threading.Thread(target=cuts[0]).start()
+        threading.Thread(target=cut_callbacks[0]).start()
         yield from endless(b"", b"x")
 
     with hostile_server(answer) as server:

@@ -25,22 +25,22 @@ def test_a_token_made_after_the_start_is_refused_as_an_experiment_name(fresh, sq
         assert client.get("/api/v1/runs").status_code == 401
         token = read_or_create_token(fresh, role)
         client.headers["Authorization"] = f"Bearer {read_or_create_token(fresh, Role.OPERATOR)}"
-        answer = launch_named(client, token)
-        assert (answer.status_code, token in answer.text) == (422, False)
-        assert "looks like a secret" in answer.text
+        response = launch_named(client, token)
+        assert (response.status_code, token in response.text) == (422, False)
+        assert "looks like a secret" in response.text
         assert client.get("/api/v1/runs").json()["items"] == []
 
 
 def test_a_replaced_token_is_known_as_soon_as_its_file_changes(fresh, sqlite_url):
     with client_of_service(fresh, sqlite_url, token="") as client:
-        before = read_or_create_token(fresh, Role.OPERATOR)
-        assert launch_named(client, before).status_code == 401
-        assert redact(before) == REDACTED
+        first_token = read_or_create_token(fresh, Role.OPERATOR)
+        assert launch_named(client, first_token).status_code == 401
+        assert redact(first_token) == REDACTED
         draft = fresh.state / "draft"
         draft.write_text("a-token-that-the-operator-chose\n")
         draft.replace(fresh.state / "token")
         client.headers["Authorization"] = "Bearer a-token-that-the-operator-chose"
-        for token in ("a-token-that-the-operator-chose", before):
+        for token in ("a-token-that-the-operator-chose", first_token):
             assert launch_named(client, token).status_code == 422
         (fresh.state / "token").write_text("another-one-in-the-same-file")
         client.headers["Authorization"] = "Bearer another-one-in-the-same-file"
@@ -79,10 +79,10 @@ def nested(document, levels):
 
 def test_a_deeply_nested_document_is_redacted_without_changing_the_original():
     document = nested(SECRET_LOOKALIKES[0], 5_000)
-    redacted = redact_document(document)
+    redacted_document = redact_document(document)
     for _ in range(5_000):
-        document, redacted = document["a"][0], redacted["a"][0]
-    assert (document, redacted) == (SECRET_LOOKALIKES[0], REDACTED)
+        document, redacted_document = document["a"][0], redacted_document["a"][0]
+    assert (document, redacted_document) == (SECRET_LOOKALIKES[0], REDACTED)
 
 
 @pytest.mark.parametrize("secret", SECRET_LOOKALIKES)

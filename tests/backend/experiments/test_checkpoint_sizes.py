@@ -35,12 +35,12 @@ def test_the_estimate_is_close_and_then_exact_once_a_checkpoint_exists(
 ):
     config = resolve(SMALL_CONFIG | changes, None, 0)
     with reading(sessions) as session:
-        counted = checkpoint_bytes(session, config, settings)
+        estimated_bytes = checkpoint_bytes(session, config, settings)
     train(queued(config), config)
     with reading(sessions) as session:
-        real = session.query(Checkpoint).order_by(Checkpoint.step.desc()).first().bytes_total
-        assert counted == pytest.approx(real, rel=0.15)
-        assert checkpoint_bytes(session, config, settings) == pytest.approx(real, rel=0.01)
+        actual_bytes = session.query(Checkpoint).order_by(Checkpoint.step.desc()).first().bytes_total
+        assert estimated_bytes == pytest.approx(actual_bytes, rel=0.15)
+        assert checkpoint_bytes(session, config, settings) == pytest.approx(actual_bytes, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,11 @@ def test_responses_are_cached_redirects_not_followed_and_errors_named(settings, 
 def test_operators_are_warned_and_a_viewer_causes_no_request(settings, sqlite_url, server, monkeypatch):
     server.status = 503
     monkeypatch.setattr("backend.experiments.catalog.resolve_runnable", lambda *_: SERVED_CONFIG)
-    served = settings.model_copy(update={"engine_url": address_of(server)})
-    with client_of_service(served, sqlite_url, token=VIEWER_TOKEN) as viewer:
+    served_settings = settings.model_copy(update={"engine_url": address_of(server)})
+    with client_of_service(served_settings, sqlite_url, token=VIEWER_TOKEN) as viewer:
         validation = viewer.post("/api/v1/validate", json={})
         assert validation.status_code == 200, validation.text
         assert server.asked == []
-    with client_of_service(served, sqlite_url) as operator:
+    with client_of_service(served_settings, sqlite_url) as operator:
         validation = operator.post("/api/v1/validate", json={})
     assert "status 503" in validation.json()["warnings"][0]

@@ -35,27 +35,27 @@ def test_memory_of_another_program_is_not_usable(session, settings):
         pytest.approx(0.6 * peak),
     )
     assert on_shared_gpu.changes
-    estimate, full = estimate_on_gpu(session, settings, TOTAL_BYTES - 0.2e9)
-    assert (full.verdict, full.usable_bytes) == ("does not fit", 0)
+    estimate, gpu_estimate = estimate_on_gpu(session, settings, TOTAL_BYTES - 0.2e9)
+    assert (gpu_estimate.verdict, gpu_estimate.usable_bytes) == ("does not fit", 0)
     (warning,) = memory_warnings(estimate)
     assert "no worker has more than 0.0 GB for it" in warning
 
 
 def test_vllm_next_to_the_trainer_takes_its_share_of_the_gpu_while_it_samples(session, settings):
-    def beside(share):
+    def colocated_config(share):
         engine = {"type": "colocated", "memory_share": share}
         sampling = CONFIG.sampling.model_dump() | {"engine": engine}
         return RunConfig(policy={"name": "tiny"}, sampling=sampling)
 
-    alone = estimate_on_gpu(session, settings, 0)[1].peak_bytes
+    peak_alone = estimate_on_gpu(session, settings, 0)[1].peak_bytes
     assert (
-        estimate_on_gpu(session, settings, 0, config=beside(0.02))[1].peak_bytes == alone
+        estimate_on_gpu(session, settings, 0, config=colocated_config(0.02))[1].peak_bytes == peak_alone
     )  # learning needs more
-    estimate, with_half = estimate_on_gpu(session, settings, 0, config=beside(0.5))
+    estimate, with_half = estimate_on_gpu(session, settings, 0, config=colocated_config(0.5))
     assert (estimate.parts["engine"], estimate.phase) == (0.5 * TOTAL_BYTES, "sample")
-    assert 0.5 * TOTAL_BYTES < with_half.peak_bytes < 0.5 * TOTAL_BYTES + alone
+    assert 0.5 * TOTAL_BYTES < with_half.peak_bytes < 0.5 * TOTAL_BYTES + peak_alone
     assert with_half.verdict == "fits"
-    assert estimate_on_gpu(session, settings, 0, config=beside(0.95))[1].verdict == "does not fit"
+    assert estimate_on_gpu(session, settings, 0, config=colocated_config(0.95))[1].verdict == "does not fit"
 
 
 def test_prompts_of_a_file_count_with_their_own_length(session, settings):

@@ -19,9 +19,9 @@ def cells(*knobs, variants=(GRPO_VARIANT,), base=None, seeds=1, **changes):
 
 
 def refusal(*knobs, **changes):
-    with pytest.raises(InvalidConfig) as refused:
+    with pytest.raises(InvalidConfig) as error_info:
         cells(*knobs, **changes)
-    [error] = refused.value.errors
+    [error] = error_info.value.errors
     return error.path, error.message
 
 
@@ -49,9 +49,9 @@ def refusal(*knobs, **changes):
     ],
 )
 def test_sweep_values_are_read(text, now, values):
-    listed = parse_axis(text, now).listed
-    assert listed == values
-    assert [type(axis_value) for axis_value in listed] == [type(axis_value) for axis_value in values]
+    listed_values = parse_axis(text, now).listed
+    assert listed_values == values
+    assert [type(axis_value) for axis_value in listed_values] == [type(axis_value) for axis_value in values]
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_a_random_sweep_of_ranges_stays_within_them_and_is_reproducible():
         1e-5 <= lr <= 1e-3 and isinstance(size, int) and 2 <= size <= 10**6
         for lr, size in map(vals, swept_cells)
     )
-    below = sum(lr < 1e-4 for lr, _ in map(vals, swept_cells))
-    assert 70 <= below <= 130  # half of a log range is below its geometric mean
+    below_count = sum(lr < 1e-4 for lr, _ in map(vals, swept_cells))
+    assert 70 <= below_count <= 130  # half of a log range is below its geometric mean
     assert cells(*knobs, method="random", cells=200, seed=3) == swept_cells
     assert cells(*knobs, method="random", cells=200, seed=4) != swept_cells
 
@@ -132,8 +132,8 @@ def vals(cell):
 def test_a_grid_of_a_continuous_range_and_too_many_random_cells_are_refused():
     assert "a grid needs a number of values" in refusal(("optimizer.lr", "1e-5..1e-3 log"))[1]
     assert "only 2 combinations" in refusal(("optimizer.lr", "1, 2"), method="random", cells=3)[1]
-    narrow = refusal(("sampling.group_size", "2..4 log"), method="random", cells=9)
-    assert narrow == ("sweep.cells", "only 3 different combinations were found; ask for fewer cells")
+    narrow_error = refusal(("sampling.group_size", "2..4 log"), method="random", cells=9)
+    assert narrow_error == ("sweep.cells", "only 3 different combinations were found; ask for fewer cells")
 
 
 @pytest.mark.parametrize(

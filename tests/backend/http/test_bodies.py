@@ -15,16 +15,16 @@ from tests.api_client import HOST
 
 
 def depth_of(document):
-    parts = document.values() if isinstance(document, dict) else document
-    return 1 + max(map(depth_of, parts), default=0) if isinstance(document, dict | list) else 0
+    children = document.values() if isinstance(document, dict) else document
+    return 1 + max(map(depth_of, children), default=0) if isinstance(document, dict | list) else 0
 
 
 def count_values(document):
     """Count values as `json_size` does: an empty list or object counts as two."""
-    parts = list(document.values()) if isinstance(document, dict) else document
+    children = list(document.values()) if isinstance(document, dict) else document
     if not isinstance(document, dict | list):
         return 1
-    return 1 + (sum(map(count_values, parts)) if parts else 1)
+    return 1 + (sum(map(count_values, children)) if children else 1)
 
 
 def random_document(chance, depth=0):
@@ -39,11 +39,11 @@ def random_document(chance, depth=0):
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
     monkeypatch.setattr(bodies, "BLOCK_BYTES", block)
-    chance = random.Random(0)
+    rng = random.Random(0)
     for _ in range(100):
-        document = random_document(chance)
-        counted = json_size(json.dumps(document, indent=chance.choice([None, 1])).encode())
-        assert counted == (count_values(document), depth_of(document))
+        document = random_document(rng)
+        measured_size = json_size(json.dumps(document, indent=rng.choice([None, 1])).encode())
+        assert measured_size == (count_values(document), depth_of(document))
 
 
 @pytest.mark.parametrize(
@@ -58,26 +58,32 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
 def test_a_body_of_too_many_values_or_levels_is_refused_before_parsing(content, status, phrase, monkeypatch):
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was parsed"))
     for encoding, body in (("", content), ("gzip", gzip.compress(content))):
-        with pytest.raises(HTTPException, match=phrase) as refused:
+        with pytest.raises(HTTPException, match=phrase) as error_info:
             parse_body(body, encoding)
-        assert refused.value.status_code == status
+        assert error_info.value.status_code == status
 
 
 def test_the_bytes_of_incoming_bodies_are_bounded_per_role_and_per_writer():
-    large = LargeBodies()
-    with large.counted("writer", "a") as first, large.counted("writer", "b") as second:
+    large_bodies = LargeBodies()
+    with large_bodies.counted("writer", "a") as first, large_bodies.counted("writer", "b") as second:
         first(bodies.WRITER_BYTES)
         for _ in range(3):  # the refused bodies are no longer counted
-            with large.counted("writer", "a") as count, pytest.raises(HTTPException, match="too many large"):
+            with (
+                large_bodies.counted("writer", "a") as count,
+                pytest.raises(HTTPException, match="too many large"),
+            ):
                 count(100_001)
-        with large.counted("writer", "a") as small, large.counted("operator", "") as count_operator:
-            small(100_000)
+        with (
+            large_bodies.counted("writer", "a") as count_small,
+            large_bodies.counted("operator", "") as count_operator,
+        ):
+            count_small(100_000)
             count_operator(bodies.ROLE_BYTES)
         second(bodies.ROLE_BYTES - bodies.WRITER_BYTES)
-        with large.counted("writer", "c") as count, pytest.raises(HTTPException) as refused:
+        with large_bodies.counted("writer", "c") as count, pytest.raises(HTTPException) as error_info:
             count(100_001)
-        assert refused.value.status_code == 429
-    with large.counted("writer", "c") as count:
+        assert error_info.value.status_code == 429
+    with large_bodies.counted("writer", "c") as count:
         count(100_001)
 
 
@@ -85,19 +91,21 @@ def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch
     monkeypatch.setattr(bodies, "MAX_WAIT_SECONDS", 0.05)
 
     async def story():
-        large = LargeBodies()
-        async with large.wait_for_turn("writer", "a"):
-            with pytest.raises(HTTPException, match="too many large bodies") as refused:
-                async with large.wait_for_turn("writer", "a"):
+        large_bodies = LargeBodies()
+        async with large_bodies.wait_for_turn("writer", "a"):
+            with pytest.raises(HTTPException, match="too many large bodies") as error_info:
+                async with large_bodies.wait_for_turn("writer", "a"):
                     pass
-            assert refused.value.status_code == 429
-            async with large.wait_for_turn("writer", "b"), large.wait_for_turn("operator", ""):
+            assert error_info.value.status_code == 429
+            async with large_bodies.wait_for_turn("writer", "b"), large_bodies.wait_for_turn("operator", ""):
                 with pytest.raises(HTTPException):
-                    async with large.wait_for_turn("writer", "c"):
+                    async with large_bodies.wait_for_turn("writer", "c"):
                         pass
-            async with large.wait_for_turn("writer", "c"):  # b has ended, and the refused bodies hold nothing
+            async with large_bodies.wait_for_turn(
+                "writer", "c"
+            ):  # b has ended, and the refused bodies hold nothing
                 pass
-        async with large.wait_for_turn("writer", "a"):
+        async with large_bodies.wait_for_turn("writer", "a"):
             pass
 
     asyncio.run(story())
@@ -106,15 +114,15 @@ def test_two_large_bodies_of_a_role_and_one_of_a_writer_are_admitted(monkeypatch
 def test_a_large_body_waits_until_another_one_is_answered(client, monkeypatch):
     monkeypatch.setattr(bodies, "MAX_WAIT_SECONDS", 0.05)
     monkeypatch.setattr(bodies, "MAX_LARGE", 0)
-    large, small = {"base": {"notes": "x" * 100_000}}, {"base": {}}
-    assert client.post("/api/v1/validate", json=large).status_code == 429
-    assert client.post("/api/v1/validate", json=small).status_code == 200
+    large_body, small_body = {"base": {"notes": "x" * 100_000}}, {"base": {}}
+    assert client.post("/api/v1/validate", json=large_body).status_code == 429
+    assert client.post("/api/v1/validate", json=small_body).status_code == 200
 
 
 def test_a_slow_body_does_not_delay_others(client, monkeypatch):
     monkeypatch.setattr(bodies, "MAX_WAIT_SECONDS", 0.05)
     monkeypatch.setattr(bodies, "MAX_LARGE", 1)
-    large = b'{"base": {}' + b" " * 100_000 + b"}"
+    large_body = b'{"base": {}' + b" " * 100_000 + b"}"
 
     async def story():
         headers = {**client.headers, "Content-Type": "application/json"}
@@ -122,15 +130,15 @@ def test_a_slow_body_does_not_delay_others(client, monkeypatch):
         async with httpx.AsyncClient(transport=transport, base_url=HOST, headers=headers) as http:
             has_begun, is_over = asyncio.Event(), asyncio.Event()
 
-            async def slow():
-                yield large[:-1]
+            async def send_slowly():
+                yield large_body[:-1]
                 has_begun.set()
                 await is_over.wait()
-                yield large[-1:]
+                yield large_body[-1:]
 
-            uploading = asyncio.create_task(http.post("/api/v1/validate", content=slow()))
+            uploading = asyncio.create_task(http.post("/api/v1/validate", content=send_slowly()))
             await has_begun.wait()
-            fast_answer = await http.post("/api/v1/validate", content=large)
+            fast_answer = await http.post("/api/v1/validate", content=large_body)
             is_over.set()
             return fast_answer.status_code, (await uploading).status_code
 

@@ -54,7 +54,7 @@ def test_bundles_behave_like_the_modules_and_share_their_state(frontend):
     )
     assert json.loads(output) == [[41, 28, ["main"]], ["sum", "numbers", "Box", "text"]]
     assert bundles.file("pages.css").split() == [
-        word for name in (*FRAME_STYLES, "a", "b") for word in ("/*", name, "*/")
+        token for name in (*FRAME_STYLES, "a", "b") for token in ("/*", name, "*/")
     ]
     assert bundles.file("../styles/base.css") is bundles.file("c.js") is None
 

@@ -12,21 +12,21 @@ from backend.storage.models import Worker
 
 @pytest.mark.parametrize("path", ["/runs", "/compare?runs=a", "/run/abc"])
 def test_every_address_of_the_application_serves_the_same_page(client, path):
-    answer = client.get(path)
-    assert answer.status_code == 200
-    assert '<div id="app">' in answer.text
-    assert '<meta name="pages" content="[{&quot;path&quot;: &quot;/runs&quot;' in answer.text
+    response = client.get(path)
+    assert response.status_code == 200
+    assert '<div id="app">' in response.text
+    assert '<meta name="pages" content="[{&quot;path&quot;: &quot;/runs&quot;' in response.text
 
 
 def test_a_browser_at_an_unknown_address_gets_a_page_that_says_so(client):
     navigation = {"Accept": "text/html,application/xhtml+xml"}
-    answer = client.get("/nowhere", headers=navigation)
-    assert (answer.status_code, '<div id="app">' in answer.text) == (404, True)
+    response = client.get("/nowhere", headers=navigation)
+    assert (response.status_code, '<div id="app">' in response.text) == (404, True)
     for path in ("/api/v1/nowhere", "/static/nowhere.js"):
         assert client.get(path, headers=navigation).json()["detail"] == f"there is nothing at {path}"
     assert client.get("/nowhere").json()["detail"] == "there is nothing at /nowhere"
-    stranger = client.get("/nowhere", headers=navigation | {"Cookie": "", "Authorization": ""})
-    assert (stranger.status_code, '<div id="app">' in stranger.text) == (401, False)
+    unauthorized_response = client.get("/nowhere", headers=navigation | {"Cookie": "", "Authorization": ""})
+    assert (unauthorized_response.status_code, '<div id="app">' in unauthorized_response.text) == (401, False)
 
 
 def test_browsers_cache_scripts_until_one_of_them_changes(client, tmp_path, monkeypatch):
@@ -37,13 +37,13 @@ def test_browsers_cache_scripts_until_one_of_them_changes(client, tmp_path, monk
     addresses = re.findall(r'(?:src|href)="(/static/[^"]+)"', client.get("/runs").text)
     assert len(addresses) > 5
     for address in addresses:
-        answer = client.get(address)
-        assert (answer.status_code, answer.headers["cache-control"]) == (200, frontend.PERMANENT_CACHING)
+        response = client.get(address)
+        assert (response.status_code, response.headers["cache-control"]) == (200, frontend.PERMANENT_CACHING)
     with (copy / "src" / "main.js").open("a") as script:
         script.write("// changed")
     frontend._edition.cache_clear()
-    old = client.get(addresses[0])
-    assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
+    old_response = client.get(addresses[0])
+    assert (old_response.status_code, old_response.headers["cache-control"]) == (200, "no-cache")
     assert addresses[0] not in client.get("/runs").text
     assert client.get("/static/0123456789abcdef/package.json").status_code == 404
     assert client.get("/static/0123456789abcdef/0123456789abcdef/src/main.js").status_code == 404
@@ -70,9 +70,9 @@ def test_a_path_outside_the_frontend_is_not_found(client):
 
 
 def test_readiness_needs_database_broker_and_a_worker(client):
-    answer = client.get("/readyz")
-    assert answer.status_code == 503
-    assert answer.json()["detail"] == "no worker is running"
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["detail"] == "no worker is running"
     with client.app.state.lab.sessions.begin() as session:
         session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cpu", stats={}))
     assert client.get("/readyz").json() == {"status": "ready"}
@@ -99,5 +99,5 @@ def test_readiness_needs_database_broker_and_a_worker(client):
     ],
 )
 def test_a_former_address_redirects_to_the_new_one_with_its_parameters(client, former, current):
-    answer = client.get(former, follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (307, current)
+    response = client.get(former, follow_redirects=False)
+    assert (response.status_code, response.headers["location"]) == (307, current)

@@ -9,9 +9,9 @@ from tests.gate import first_in_gate
 
 def test_a_wrong_token_is_refused(stranger):
     for authorization in ("Bearer wrong", "Bearer ", "Basic secret", "secret", "Bearer sécret"):
-        answer = stranger.get("/api/v1/runs", headers={"Authorization": authorization.encode()})
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"] == "Bearer"
+        response = stranger.get("/api/v1/runs", headers={"Authorization": authorization.encode()})
+        assert response.status_code == 401
+        assert response.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(
@@ -53,28 +53,28 @@ def test_names_of_this_machine_are_known(client, host):
 )
 def test_a_page_of_another_origin_cannot_change_anything(stranger, settings, method, headers, is_let_in):
     cookie = {"Cookie": f"{cookie_name(settings)}={log_in(stranger)}"}
-    answer = stranger.request(method, "/api/v1/runs/nobody", headers=headers | cookie)
-    assert (answer.status_code == 403) is not is_let_in
+    response = stranger.request(method, "/api/v1/runs/nobody", headers=headers | cookie)
+    assert (response.status_code == 403) is not is_let_in
 
 
 def test_the_link_sets_a_cookie_and_disappears_from_the_address(stranger, settings):
     ticket = login_link(settings).partition("?")[2]
-    answer = stranger.get(f"/run/abc?x=1&{ticket}", headers={"Accept": "text/html"})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/run/abc?x=1")
-    cookie = answer.headers["set-cookie"].lower()
+    response = stranger.get(f"/run/abc?x=1&{ticket}", headers={"Accept": "text/html"})
+    assert (response.status_code, response.headers["location"]) == (303, "/run/abc?x=1")
+    cookie = response.headers["set-cookie"].lower()
     assert cookie.startswith("grpolab_8400=")
     assert all(attribute in cookie for attribute in ("httponly", "samesite=strict", "path=/"))
     assert stranger.get("/api/v1/runs").status_code == 200
     stranger.cookies.clear()
-    again = stranger.get(f"/?{ticket}")
-    assert again.status_code == 401
-    assert "already been used" in again.text
+    second_response = stranger.get(f"/?{ticket}")
+    assert second_response.status_code == 401
+    assert "already been used" in second_response.text
 
 
 def test_a_link_never_leads_to_another_site(stranger, settings):
     ticket = login_link(settings).partition("?")[2]
-    answer = stranger.get(f"{HOST}//evil.example/?{ticket}")
-    assert answer.headers["location"] == "/evil.example/"
+    response = stranger.get(f"{HOST}//evil.example/?{ticket}")
+    assert response.headers["location"] == "/evil.example/"
 
 
 def test_the_token_can_be_entered_in_the_form(stranger):
@@ -83,31 +83,33 @@ def test_the_token_can_be_entered_in_the_form(stranger):
     assert "<form" in page.text
     form = {"headers": {"Sec-Fetch-Site": "same-origin"}, "data": {"token": "wrong"}}
     assert stranger.post("/login", **form).status_code == 401
-    answer = stranger.post("/login", **form | {"data": {"token": "secret"}})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    response = stranger.post("/login", **form | {"data": {"token": "secret"}})
+    assert (response.status_code, response.headers["location"]) == (303, "/")
     assert stranger.get("/api/v1/runs").status_code == 200
 
 
 def test_guessing_tokens_is_slowed_down(stranger):
     form = {"headers": {"Sec-Fetch-Site": "same-origin"}, "data": {"token": "wrong"}}
-    answers = [stranger.post("/login", **form) for _ in range(6)]
-    assert [answer.status_code for answer in answers] == [401] * 5 + [429]
-    assert answers[-1].headers["retry-after"] == "12"
-    assert "try again in 12 seconds" in answers[-1].json()["detail"]
+    responses = [stranger.post("/login", **form) for _ in range(6)]
+    assert [response.status_code for response in responses] == [401] * 5 + [429]
+    assert responses[-1].headers["retry-after"] == "12"
+    assert "try again in 12 seconds" in responses[-1].json()["detail"]
 
 
 def test_a_body_must_be_json_of_limited_size(client):
     path = "/api/v1/validate"
     assert client.post(path, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
-    big = b'{"a": "' + b"x" * 1_000_001 + b'"}'
-    assert client.post(path, content=big, headers={"Content-Type": "application/json"}).status_code == 413
+    big_body = b'{"a": "' + b"x" * 1_000_001 + b'"}'
+    assert (
+        client.post(path, content=big_body, headers={"Content-Type": "application/json"}).status_code == 413
+    )
 
-    def pieces():
+    def stream_chunks():
         for _ in range(20):
             yield b" " * 100_000
 
-    answer = client.post(path, content=pieces(), headers={"Content-Type": "application/json"})
-    assert answer.status_code == 413
+    response = client.post(path, content=stream_chunks(), headers={"Content-Type": "application/json"})
+    assert response.status_code == 413
 
 
 @pytest.mark.parametrize(

@@ -29,17 +29,17 @@ def rendered_page(tmp_path: Path, text: str) -> str:
 
 def test_every_page_is_shown_in_the_frame_without_inline_script(client):
     for address in ADDRESS_BY_NAME.values():
-        answer = client.get(address)
-        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-        assert "script-src 'self'" in answer.headers["content-security-policy"], address
-        scripts = re.findall(r"<script[^>]*>", answer.text)
+        response = client.get(address)
+        assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert "script-src 'self'" in response.headers["content-security-policy"], address
+        scripts = re.findall(r"<script[^>]*>", response.text)
         assert scripts == [
             f'<script src="/static/{current_edition()}/src/first_paint.js">',
             f'<script type="module" src="/static/{current_edition()}/bundles/app.js">',
         ], address
-        assert '<a class="brand"' in answer.text, address
-        assert len(PAGE_PATTERN.findall(answer.text)[0]) > 200, address
-        assert "&lt;!--" not in answer.text, address
+        assert '<a class="brand"' in response.text, address
+        assert len(PAGE_PATTERN.findall(response.text)[0]) > 200, address
+        assert "&lt;!--" not in response.text, address
 
 
 @pytest.mark.nightly
@@ -97,10 +97,10 @@ def test_a_link_to_a_file_that_is_not_a_page_becomes_code(tmp_path):
     ),
 )
 def test_an_unknown_page_is_a_problem_document(client, path):
-    answer = client.get(f"/help/{path}", headers=BROWSER_HEADERS)
-    assert answer.status_code == 404
-    is_problem = answer.headers["content-type"] == "application/problem+json"
-    assert is_problem or '<div id="app">' in answer.text
+    response = client.get(f"/help/{path}", headers=BROWSER_HEADERS)
+    assert response.status_code == 404
+    is_problem = response.headers["content-type"] == "application/problem+json"
+    assert is_problem or '<div id="app">' in response.text
 
 
 def test_a_viewer_reads_the_pages_and_a_stranger_does_not(client):
@@ -118,8 +118,8 @@ def test_a_search_matches_all_words_in_sections_and_rows_and_escapes_the_query(c
     page = client.get("/help/search", params={"query": "onset verdict"}).text
     assert re.search(r'<li><a href="/help/diagnosis[?]find=onset[+]verdict#[^"]+">', page)
     for query in ("<script>x</script>", "zzqqxx", "", "a " * 90):
-        answer = client.get("/help/search", params={"query": query})
-        assert answer.status_code == 200
-        assert "<script>x" not in answer.text
+        response = client.get("/help/search", params={"query": query})
+        assert response.status_code == 200
+        assert "<script>x" not in response.text
     assert "No section contains “zzqqxx”." in client.get("/help/search", params={"query": "zzqqxx"}).text
     assert client.get("/help/search", params={"query": "x" * 201}).status_code == 422

@@ -44,15 +44,15 @@ def host(service):
 @pytest.fixture
 def connect(service):
     """A factory of open sockets to the service."""
-    opened = []
+    connections = []
     port = int(service.base.rpartition(":")[2])
 
     def connecting():
-        opened.append(socket.create_connection(("127.0.0.1", port), timeout=60))
-        return opened[-1]
+        connections.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+        return connections[-1]
 
     yield connecting
-    for connection in opened:
+    for connection in connections:
         connection.close()
 
 
@@ -98,9 +98,9 @@ def test_a_trickling_body_is_cut_off_with_a_message(connect, host):
     connection.sendall(
         request(host, b"Content-Type: application/json", b"Content-Length: 5000", body=b'{"a": "')
     )
-    answer = received_from(connection)
-    assert answer.startswith(b"HTTP/1.1 408")
-    assert b"the body did not arrive within" in answer
+    response = received_from(connection)
+    assert response.startswith(b"HTTP/1.1 408")
+    assert b"the body did not arrive within" in response
 
 
 def test_a_normal_request_is_answered_after_slow_ones(connect, host):
@@ -143,13 +143,13 @@ def test_chunk_framing_of_a_body_is_limited_like_a_head(connect, host, after):
 
 @pytest.mark.parametrize("method", [b"POST", b"CONNECT"])
 def test_a_body_is_never_read_as_a_request(connect, host, method):
-    hidden = b"GET /healthz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host
-    lines = (b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: %d" % len(hidden))
+    hidden_request = b"GET /healthz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host
+    lines = (b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: %d" % len(hidden_request))
     head = b"%s /login HTTP/1.1\r\nHost: %s\r\n" % (method, host)
     connection = connect()
     connection.sendall(head + b"".join(line + b"\r\n" for line in lines) + b"\r\n")
     time.sleep(0.2)
-    connection.sendall(hidden)
+    connection.sendall(hidden_request)
     connection.shutdown(socket.SHUT_WR)
     assert b"HTTP/1.1 200" not in received_from(connection)
 
@@ -190,18 +190,18 @@ def test_an_ambiguous_request_is_refused(connect, host, lines):
 
 def test_silent_connections_block_nobody(connect, host):
     get = b"GET /healthz HTTP/1.1\r\nHost: %s\r\n" % host
-    begun = connect()
-    begun.sendall(get)  # a head without an end
-    unsent = connect()
+    begun_connection = connect()
+    begun_connection.sendall(get)  # a head without an end
+    unsent_connection = connect()
     post = b"POST /api/v1/experiments HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"
-    unsent.sendall(
+    unsent_connection.sendall(
         post % (host, TOKEN.encode()) + b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
     )
-    crowd = [begun, unsent, *(connect() for _ in range(25))]
+    connections = [begun_connection, unsent_connection, *(connect() for _ in range(25))]
     last = connect()
     last.sendall(get + b"Connection: close\r\n\r\n")
     assert received_from(last).startswith(b"HTTP/1.1 200")
-    first, second, third = (received_from(connection) for connection in crowd[:3])
+    first, second, third = (received_from(connection) for connection in connections[:3])
     assert (first, third) == (b"", b""), "the oldest ones are closed"
     # The timing decides whether the route already waits for the body when the others arrive.
     assert second == b"" or second.startswith(b"HTTP/1.1 408")
@@ -213,9 +213,9 @@ def test_connections_over_the_limit_are_refused_with_a_message(connect, host):
         connection = connect()
         connection.sendall(stream % (host, TOKEN.encode()))
         assert connection.recv(12) == b"HTTP/1.1 200"
-    answer = received_from(connect())
-    assert answer.startswith(b"HTTP/1.1 503")
-    assert b"20 connections are open" in answer
+    response = received_from(connect())
+    assert response.startswith(b"HTTP/1.1 503")
+    assert b"20 connections are open" in response
 
 
 def test_a_bucket_gives_its_content_and_refills(monkeypatch):
@@ -238,13 +238,13 @@ def test_writes_are_limited_except_for_an_experiment_of_36_variants(sqlite_url, 
         assert client.post("/api/v1/experiments", json=body).status_code == 201
         checks = [client.post("/api/v1/validate", json={}).status_code for _ in range(36)]
         runs = [run["id"] for run in client.get("/api/v1/runs").json()["items"]]
-        stopped = client.post(f"/api/v1/runs/{runs[0]}/stop")
-        refused = client.post(f"/api/v1/runs/{runs[1]}/stop")
+        stop_response = client.post(f"/api/v1/runs/{runs[0]}/stop")
+        rejected_response = client.post(f"/api/v1/runs/{runs[1]}/stop")
         assert client.get(f"/api/v1/runs/{runs[1]}").json()["status"] == "queued"
     assert set(checks) == {200}
-    assert (stopped.status_code, refused.status_code) == (202, 429)
-    assert int(refused.headers["retry-after"]) in range(1, 11)
-    assert "was not carried out" in refused.json()["detail"]
+    assert (stop_response.status_code, rejected_response.status_code) == (202, 429)
+    assert int(rejected_response.headers["retry-after"]) in range(1, 11)
+    assert "was not carried out" in rejected_response.json()["detail"]
 
 
 @pytest.mark.parametrize("secret", SECRET_TEXTS)
@@ -268,10 +268,10 @@ def test_a_secret_is_refused_everywhere_text_is_stored(client, secret):
         ("POST", "/api/v1/problems/preview", {"problems": [{"name": secret}]}),
     ]
     for method, path, body in requests:
-        answer = client.request(method, path, json=body)
-        assert answer.status_code == 422, (path, body)
-        assert "looks like a secret" in answer.text
-        assert secret not in answer.text
+        response = client.request(method, path, json=body)
+        assert response.status_code == 422, (path, body)
+        assert "looks like a secret" in response.text
+        assert secret not in response.text
     assert (
         client.post("/api/v1/experiments", json=launch, headers={"Idempotency-Key": secret}).status_code
         == 422

@@ -35,10 +35,10 @@ JSON_HEADERS = {"Content-Type": "application/json"}
     ),
 )
 def test_an_error_is_a_problem_document(client, method, path, options, status):
-    answer = client.request(method, path, **options)
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == MEDIA_TYPE
-    document = answer.json()
+    response = client.request(method, path, **options)
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == MEDIA_TYPE
+    document = response.json()
     assert set(document) <= {"type", "title", "status", "detail", "request_id", "errors"}
     assert document["status"] == status
     assert document["title"]
@@ -54,20 +54,20 @@ def test_a_field_error_names_the_field_its_value_and_the_expectation(client):
 
 def test_a_bug_returns_an_error_without_a_traceback(client):
     replace_endpoint(client, "/api/v1/presets", lambda: 1 / 0)
-    answer = client.get("/api/v1/presets")
-    assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
-    assert "division" not in answer.text
-    assert "content-security-policy" in answer.headers
+    response = client.get("/api/v1/presets")
+    assert (response.status_code, response.headers["content-type"]) == (500, MEDIA_TYPE)
+    assert "division" not in response.text
+    assert "content-security-policy" in response.headers
 
 
 def test_a_database_outage_is_503_with_a_time_to_retry(client):
-    def away():
+    def fail():
         raise OperationalError("SELECT 1", {}, Exception("secret address"))
 
-    replace_endpoint(client, "/api/v1/presets", away)
-    answer = client.get("/api/v1/presets")
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
-    assert "secret" not in answer.text
+    replace_endpoint(client, "/api/v1/presets", fail)
+    response = client.get("/api/v1/presets")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "2")
+    assert "secret" not in response.text
 
 
 def test_every_route_declares_its_errors(client):

@@ -18,7 +18,7 @@ HOST = "lab.example"
 def behind_proxy(settings, sqlite_url):
     """A factory of clients with a given address, whose requests pass through uvicorn's proxy handling."""
 
-    opened = []
+    apps = []
 
     def connected(address, *, trusted):
         proxied_settings = settings.model_copy(
@@ -27,19 +27,21 @@ def behind_proxy(settings, sqlite_url):
         app = create_app(proxied_settings)
         config = server_config(app, proxied_settings)
         config.load()
-        opened.append(app)
+        apps.append(app)
         return TestClient(config.loaded_app, base_url=f"http://{HOST}", client=(address, 50_000))
 
     yield connected
-    for app in opened:
+    for app in apps:
         app.state.status.close()
         app.state.lab.engine.dispose()
 
 
 def cookie_from_a_link(client, settings, **headers):
-    answer = client.get(f"/?{urlsplit(login_link(settings)).query}", headers=headers, follow_redirects=False)
-    assert answer.status_code == 303
-    return answer.headers["set-cookie"]
+    response = client.get(
+        f"/?{urlsplit(login_link(settings)).query}", headers=headers, follow_redirects=False
+    )
+    assert response.status_code == 303
+    return response.headers["set-cookie"]
 
 
 def test_over_https_the_cookie_is_never_sent_unencrypted(behind_proxy, settings):
@@ -61,13 +63,13 @@ def guess(client, claimed):
 
 def test_forged_client_addresses_do_not_give_more_login_attempts(behind_proxy):
     client = behind_proxy(PROXY_ADDRESS, trusted="")
-    answers = [guess(client, f"198.51.100.{number}") for number in range(LOGINS_PER_MINUTE + 1)]
-    assert answers == [401] * LOGINS_PER_MINUTE + [429]
+    statuses = [guess(client, f"198.51.100.{number}") for number in range(LOGINS_PER_MINUTE + 1)]
+    assert statuses == [401] * LOGINS_PER_MINUTE + [429]
 
 
 def test_behind_the_trusted_proxy_each_address_has_its_own_attempts(behind_proxy):
     client = behind_proxy(PROXY_ADDRESS, trusted=PROXY_ADDRESS)
-    answers = [guess(client, "198.51.100.1") for _ in range(LOGINS_PER_MINUTE + 1)]
-    assert answers[-1] == 429
+    statuses = [guess(client, "198.51.100.1") for _ in range(LOGINS_PER_MINUTE + 1)]
+    assert statuses[-1] == 429
     assert guess(client, "198.51.100.2") == 401
     assert guess(client, "203.0.113.9, 198.51.100.1") == 429  # the part that the proxy has added

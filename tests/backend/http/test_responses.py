@@ -16,7 +16,7 @@ CONTENT = {
 
 
 def test_a_lone_surrogate_changes_only_itself():
-    plain = json.loads(bytes(Json(CONTENT).body))
-    strange = json.loads(bytes(Json(CONTENT | {"text": "a\ud800"}).body))
-    assert strange == plain | {"text": "a\ud800"}
-    assert plain["values"] == [1.5, None, None]
+    plain_document = json.loads(bytes(Json(CONTENT).body))
+    surrogate_document = json.loads(bytes(Json(CONTENT | {"text": "a\ud800"}).body))
+    assert surrogate_document == plain_document | {"text": "a\ud800"}
+    assert plain_document["values"] == [1.5, None, None]

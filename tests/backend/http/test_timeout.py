@@ -23,7 +23,7 @@ TIMEOUT_SECONDS = 0.2
 def test_a_route_that_does_not_answer_in_time_gets_a_timeout_response(monkeypatch):
     reported = threading.Event()
 
-    def tell(*arguments, **options):
+    def report_problem(*arguments, **options):
         reported.set()
         return problem(*arguments, **options)
 
@@ -31,7 +31,7 @@ def test_a_route_that_does_not_answer_in_time_gets_a_timeout_response(monkeypatc
         await asyncio.to_thread(reported.wait, 60)
         await PlainTextResponse("done")(scope, receive, send)
 
-    monkeypatch.setattr(timeout, "problem", tell)
+    monkeypatch.setattr(timeout, "problem", report_problem)
     response = TestClient(RequestTimeout(answer, seconds=TIMEOUT_SECONDS)).get("/")
     assert response.status_code == 503
     assert response.json()["detail"].startswith("there was no answer within 0.2 s;")
@@ -72,35 +72,37 @@ def counting_route(database, began, ended):
 
 
 def test_the_query_of_a_request_ends_at_its_timeout(database):
-    began, ended = threading.Event(), threading.Event()
+    query_began, query_ended = threading.Event(), threading.Event()
     with database.engine.connect():
-        answer = TestClient(
-            RequestTimeout(counting_route(database, began, ended), seconds=TIMEOUT_SECONDS)
+        response = TestClient(
+            RequestTimeout(counting_route(database, query_began, query_ended), seconds=TIMEOUT_SECONDS)
         ).get("/")
-    assert (answer.status_code, began.is_set(), ended.wait(30)) == (503, True, True)
+    assert (response.status_code, query_began.is_set(), query_ended.wait(30)) == (503, True, True)
 
 
 def test_the_query_of_a_disconnected_client_ends(database):
-    began, ended = threading.Event(), threading.Event()
+    query_began, query_ended = threading.Event(), threading.Event()
 
     async def receive():
-        await anyio.to_thread.run_sync(began.wait)
+        await anyio.to_thread.run_sync(query_began.wait)
         return {"type": "http.disconnect"}
 
     async def send(_message):
         raise AssertionError("nobody is there")
 
     scope = {"type": "http", "method": "GET", "path": "/"}
-    asyncio.run(RequestTimeout(counting_route(database, began, ended), seconds=600)(scope, receive, send))
-    assert ended.is_set()
+    asyncio.run(
+        RequestTimeout(counting_route(database, query_began, query_ended), seconds=600)(scope, receive, send)
+    )
+    assert query_ended.is_set()
 
 
 def test_a_statement_that_begins_after_the_interruption_is_interrupted():
-    heard, wait = threading.Semaphore(0), interruption.ClientWait(600)
+    interruptions, wait = threading.Semaphore(0), interruption.ClientWait(600)
     token = interruption.current_wait.set(wait)
     try:
-        with interruption.interruptible(heard.release):
+        with interruption.interruptible(interruptions.release):
             wait.end()
-            assert all(heard.acquire(timeout=30) for _ in range(3))
+            assert all(interruptions.acquire(timeout=30) for _ in range(3))
     finally:
         interruption.current_wait.reset(token)

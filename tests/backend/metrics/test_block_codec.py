@@ -45,12 +45,12 @@ def test_every_bit_of_every_value_is_restored(first, points):
 
 
 def test_the_format_matches_its_description():
-    plain = struct.pack("<I3i3d", 3, 7, 1, 2, 1.0, -0.0, 2.0)
+    uncompressed = struct.pack("<I3i3d", 3, 7, 1, 2, 1.0, -0.0, 2.0)
     points = np.array([7, 8, 10]), np.array([1.0, -0.0, 2.0])
     encoded = encode(*points)
     assert encoded[0] == 1
-    assert zstandard.ZstdDecompressor().decompress(encoded[1:]) == plain
-    assert encode_outline(*points) == b"\x02" + struct.pack("<I", zlib.crc32(plain)) + plain
+    assert zstandard.ZstdDecompressor().decompress(encoded[1:]) == uncompressed
+    assert encode_outline(*points) == b"\x02" + struct.pack("<I", zlib.crc32(uncompressed)) + uncompressed
 
 
 @pytest.mark.parametrize("write", [encode, encode_outline])
@@ -60,10 +60,10 @@ def test_damage_is_detected_at_any_position(write):
     unnoticed = 0
     for offset in range(len(encoded)):
         for bit in range(8):
-            hit = bytearray(encoded)
-            hit[offset] ^= 1 << bit
+            damaged_bytes = bytearray(encoded)
+            damaged_bytes[offset] ^= 1 << bit
             try:
-                decoded = decode(bytes(hit))
+                decoded = decode(bytes(damaged_bytes))
             except BlockDamaged:
                 continue
             unnoticed += 1

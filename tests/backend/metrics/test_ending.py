@@ -15,9 +15,9 @@ def curve(values, *, every=1):
 
 
 def test_the_end_is_the_mean_of_the_last_ten_steps_or_the_last_evaluation():
-    rising = curve(range(1, 31))
-    assert curve_end("reward/mean", rising) == pytest.approx(25.5)
-    assert curve_end("eval/accuracy", rising) == 30
+    rising_curve = curve(range(1, 31))
+    assert curve_end("reward/mean", rising_curve) == pytest.approx(25.5)
+    assert curve_end("eval/accuracy", rising_curve) == 30
     assert curve_end("reward/mean", curve([1, 2, 3], every=25)) == 3
     assert curve_end("reward/mean", curve([])) is None
 
@@ -32,5 +32,7 @@ def test_a_nonfinite_value_at_the_end_is_excluded():
 
 def test_the_end_of_a_group_is_the_mean_of_its_runs_with_an_interval():
     end = mean_end("eval/accuracy", [curve([0, 0.5]), curve([0, 0.7]), curve([0, math.nan])])
-    half = 12.7062 * 0.1 * math.sqrt(2) / math.sqrt(2)
-    assert end == pytest.approx({"n": 2, "mean": 0.6, "low": 0.6 - half, "high": 0.6 + half}, abs=1e-5)
+    half_width = 12.7062 * 0.1 * math.sqrt(2) / math.sqrt(2)
+    assert end == pytest.approx(
+        {"n": 2, "mean": 0.6, "low": 0.6 - half_width, "high": 0.6 + half_width}, abs=1e-5
+    )

@@ -58,19 +58,19 @@ def test_points_written_after_an_export_began_are_not_half_included(database, mo
 
 
 def test_an_export_stops_when_its_client_disconnects(database, long_run, monkeypatch):
-    looked = []
-    look = windows.find_next_window
+    calls = []
+    find_next_window = windows.find_next_window
 
-    def looking(*arguments):
-        looked.append(arguments)
-        return look(*arguments)
+    def count_and_find(*arguments):
+        calls.append(arguments)
+        return find_next_window(*arguments)
 
-    monkeypatch.setattr("backend.metrics.csv.find_next_window", looking)
+    monkeypatch.setattr("backend.metrics.csv.find_next_window", count_and_find)
     monkeypatch.setattr(windows, "WINDOW_POINTS", 100)
     lines = csv_lines(database.sessions, long_run.id, all_attempts=False)
     next(lines), next(lines)
     cast("Generator[str]", lines).close()
-    assert len(looked) == 1
+    assert len(calls) == 1
 
 
 def test_long_texts_make_short_pages_without_losses(database, settings, monkeypatch):
@@ -117,8 +117,8 @@ def test_expensive_reads_of_a_token_are_limited_without_delaying_other_tokens(mo
     monkeypatch.setattr(budget, "MAX_WAIT_SECONDS", 0.2)
 
     async def story():
-        slow = SlowRoutes()
-        app = ReadBudget(slow, limit=2)
+        slow_routes = SlowRoutes()
+        app = ReadBudget(slow_routes, limit=2)
         first = [asyncio.ensure_future(ask(app, "/api/v1/series")) for _ in range(2)]
         await asyncio.sleep(0)
         assert await ask(app, "/api/v1/rollouts") == 429
@@ -132,8 +132,8 @@ def test_expensive_reads_of_a_token_are_limited_without_delaying_other_tokens(mo
             ]
         ]
         await asyncio.sleep(0)
-        assert slow.begun == 6
-        slow.may_end.set()
+        assert slow_routes.begun == 6
+        slow_routes.may_end.set()
         assert await asyncio.gather(*first, *other_requests) == [200] * 6
         assert await ask(app, "/api/v1/rollouts/steps") == 200
 
@@ -150,32 +150,32 @@ def test_every_read_of_curves_and_completions_counts_towards_the_limit(monkeypat
     monkeypatch.setattr(budget, "MAX_WAIT_SECONDS", 0.01)
 
     async def story():
-        slow = SlowRoutes()
-        app = ReadBudget(slow, limit=1)
+        slow_routes = SlowRoutes()
+        app = ReadBudget(slow_routes, limit=1)
         first = asyncio.ensure_future(ask(app, f"/api/v1/{path}"))
         await asyncio.sleep(0)
         assert await ask(app, f"/api/v1/{path}") == 429
-        slow.may_end.set()
+        slow_routes.may_end.set()
         assert await first == 200
 
     asyncio.run(story())
 
 
 def test_a_failed_or_cancelled_read_no_longer_counts():
-    async def failing(scope, receive, send):
+    async def fail(scope, receive, send):
         raise RuntimeError
 
     async def story():
-        app = ReadBudget(failing, limit=1)
+        app = ReadBudget(fail, limit=1)
         for _ in range(3):
             with pytest.raises(RuntimeError):
                 await ask(app, "/api/v1/series")
-        slow = SlowRoutes()
-        app = ReadBudget(slow, limit=1)
-        gone = asyncio.ensure_future(ask(app, "/api/v1/series"))
+        slow_routes = SlowRoutes()
+        app = ReadBudget(slow_routes, limit=1)
+        cancelled_read = asyncio.ensure_future(ask(app, "/api/v1/series"))
         await asyncio.sleep(0)
-        gone.cancel()
-        slow.may_end.set()
+        cancelled_read.cancel()
+        slow_routes.may_end.set()
         assert await ask(app, "/api/v1/series") == 200
 
     asyncio.run(story())

@@ -62,13 +62,13 @@ CONFIGS = st.lists(st.dictionaries(st.sampled_from("ab"), VALUES), max_size=8)
 
 @given(CONFIGS, st.lists(st.sampled_from(["config.a", "config.b"]), min_size=1, max_size=2, unique=True))
 def test_each_run_is_in_one_group_with_those_that_agree_in_all_keys(configs, keys):
-    named = {str(number): config for number, config in enumerate(configs)}
-    groups = group_configs(named, *keys)
-    where = {run: name for name, members in groups.items() for run in members}
-    assert sorted(run for members in groups.values() for run in members) == sorted(named)
-    for first_name, first in named.items():
-        for two, second in named.items():
+    configs_by_name = {str(number): config for number, config in enumerate(configs)}
+    groups = group_configs(configs_by_name, *keys)
+    group_by_run = {run: name for name, members in groups.items() for run in members}
+    assert sorted(run for members in groups.values() for run in members) == sorted(configs_by_name)
+    for first_name, first in configs_by_name.items():
+        for second_name, second in configs_by_name.items():
             agree = all(
                 repr(first.get(key[-1], "absent!")) == repr(second.get(key[-1], "absent!")) for key in keys
             )
-            assert (where[first_name] == where[two]) == agree
+            assert (group_by_run[first_name] == group_by_run[second_name]) == agree

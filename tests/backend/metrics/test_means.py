@@ -30,17 +30,19 @@ def thinned_mean(curves, band="", max_points=500, **window):
 
 
 def test_the_mean_over_wall_time_never_runs_backwards():
-    slow = Curve(np.arange(1, 3), np.array([5.0, 10.0]), np.array([1.0, 3.0]))
-    fast = Curve(np.arange(1, 5), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 4.0, 6.0]))
-    mean = average_curves([slow, fast], "", T_975).mean
+    slow_curve = Curve(np.arange(1, 3), np.array([5.0, 10.0]), np.array([1.0, 3.0]))
+    fast_curve = Curve(np.arange(1, 5), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 4.0, 6.0]))
+    mean = average_curves([slow_curve, fast_curve], "", T_975).mean
     assert (np.diff(mean.x) > 0).all()
     assert mean.x[-1] == 10
 
 
 def test_the_mean_over_wall_time_reads_both_curves_at_the_same_moment():
-    slow = Curve(np.arange(3), np.array([0.0, 4.0, 8.0]), np.array([0.0, 4.0, 8.0]))
-    fast = Curve(np.arange(5), np.array([0.0, 2.0, 4.0, 6.0, 8.0]), np.array([2.0, 4.0, 6.0, 8.0, 10.0]))
-    mean = average_curves([slow, fast], "", T_975)
+    slow_curve = Curve(np.arange(3), np.array([0.0, 4.0, 8.0]), np.array([0.0, 4.0, 8.0]))
+    fast_curve = Curve(
+        np.arange(5), np.array([0.0, 2.0, 4.0, 6.0, 8.0]), np.array([2.0, 4.0, 6.0, 8.0, 10.0])
+    )
+    mean = average_curves([slow_curve, fast_curve], "", T_975)
     assert dict(zip(mean.mean.x, mean.mean.values, strict=True)) == {0: 1, 2: 3, 4: 5, 6: 7, 8: 9}
     assert mean.n.tolist() == [2, 2, 2, 2, 2]
 
@@ -68,25 +70,25 @@ def test_each_band_has_its_width(spread, half):
 
 def test_a_slow_run_continues_after_the_end_of_a_fast_one_with_more_points():
     rng = np.random.default_rng(0)
-    fast = timed_curve(np.linspace(0, 240, 5_000), rng.normal(size=5_000))
-    slow = timed_curve(np.linspace(0, 1_000, 1_000), rng.normal(size=1_000))
-    thinned = thinned_mean([fast, slow])
-    assert np.count_nonzero(thinned["x"] > 240) > 100
-    assert set(thinned["n"][thinned["x"] > 240]) == {1}
-    alone = slow.values[slow.x > 240]
-    behind = thinned["values"][thinned["x"] > 240]
-    assert (behind.min(), behind.max()) == (alone.min(), alone.max())
+    fast_curve = timed_curve(np.linspace(0, 240, 5_000), rng.normal(size=5_000))
+    slow_curve = timed_curve(np.linspace(0, 1_000, 1_000), rng.normal(size=1_000))
+    thinned_points = thinned_mean([fast_curve, slow_curve])
+    assert np.count_nonzero(thinned_points["x"] > 240) > 100
+    assert set(thinned_points["n"][thinned_points["x"] > 240]) == {1}
+    slow_values = slow_curve.values[slow_curve.x > 240]
+    mean_values = thinned_points["values"][thinned_points["x"] > 240]
+    assert (mean_values.min(), mean_values.max()) == (slow_values.min(), slow_values.max())
 
 
 def test_a_nonfinite_value_excludes_its_run_at_that_point():
-    holed = timed_curve([0, 1, 2, 3, 4], [1, 1, NAN, 1, 1])
-    finite = timed_curve([0, 1.5, 2.5, 4], [3, 3, 3, 3])
-    band = average_curves([holed, finite], "minmax", T_975)
-    at = dict(zip(band.mean.x.tolist(), zip(band.mean.values, band.n, strict=True), strict=True))
-    assert at[1.0] == (2, 2)
-    assert at[1.5] == (3, 1)
-    assert at[2.5] == (3, 1)
-    assert at[3.0] == (2, 2)
+    curve_with_gap = timed_curve([0, 1, 2, 3, 4], [1, 1, NAN, 1, 1])
+    finite_curve = timed_curve([0, 1.5, 2.5, 4], [3, 3, 3, 3])
+    band = average_curves([curve_with_gap, finite_curve], "minmax", T_975)
+    point_by_x = dict(zip(band.mean.x.tolist(), zip(band.mean.values, band.n, strict=True), strict=True))
+    assert point_by_x[1.0] == (2, 2)
+    assert point_by_x[1.5] == (3, 1)
+    assert point_by_x[2.5] == (3, 1)
+    assert point_by_x[3.0] == (2, 2)
 
 
 RUNS = st.lists(
@@ -110,21 +112,26 @@ def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, max_points, many)
         timed_curve(np.cumsum([gap for gap, _ in run]), [metric_value for _, metric_value in run])
         for run in runs
     ]
-    finite = np.concatenate([run_curve.values[np.isfinite(run_curve.values)] for run_curve in curves])
-    before, means.MAX_CELLS = means.MAX_CELLS, 100 if many else means.MAX_CELLS
+    finite_values = np.concatenate([run_curve.values[np.isfinite(run_curve.values)] for run_curve in curves])
+    original_max_cells, means.MAX_CELLS = means.MAX_CELLS, 100 if many else means.MAX_CELLS
     try:
-        thinned = thinned_mean(curves, "minmax", max_points)
+        thinned_points = thinned_mean(curves, "minmax", max_points)
     finally:
-        means.MAX_CELLS = before
-    assert len(thinned["x"]) <= max_points
-    if len(finite):
+        means.MAX_CELLS = original_max_cells
+    assert len(thinned_points["x"]) <= max_points
+    if len(finite_values):
         edges = [
-            *thinned["values"].tolist(),
-            *(edge for side in (thinned["low"], thinned["high"]) for edge in side if edge is not None),
+            *thinned_points["values"].tolist(),
+            *(
+                edge
+                for edge_values in (thinned_points["low"], thinned_points["high"])
+                for edge in edge_values
+                if edge is not None
+            ),
         ]
-        assert min(edges) == pytest.approx(finite.min())
-        assert max(edges) == pytest.approx(finite.max())
-        assert (thinned["n"] >= 1).all()
-        ends = [x for run_curve in curves for x in run_curve.x[np.isfinite(run_curve.values)]]
-        assert thinned["x"][0] == pytest.approx(min(ends))
-        assert thinned["x"][-1] == pytest.approx(max(ends))
+        assert min(edges) == pytest.approx(finite_values.min())
+        assert max(edges) == pytest.approx(finite_values.max())
+        assert (thinned_points["n"] >= 1).all()
+        x_values = [x for run_curve in curves for x in run_curve.x[np.isfinite(run_curve.values)]]
+        assert thinned_points["x"][0] == pytest.approx(min(x_values))
+        assert thinned_points["x"][-1] == pytest.approx(max(x_values))

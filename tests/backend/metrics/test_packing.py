@@ -38,17 +38,17 @@ def test_a_clean_text_is_utf8_without_nul(text):
 
 @given(st.lists(st.lists(ANY_TEXTS, max_size=5), max_size=4))
 def test_every_group_of_tokens_is_restored(completions):
-    given_ = [
+    groups = [
         Tokens(
             strings, np.arange(len(strings), dtype=np.int32), {"logprob": np.full(len(strings), -0.5, "f4")}
         )
         for strings in completions
     ]
-    unpacked = unpack_tokens(pack_tokens(given_))
-    assert [tokens.strings for tokens in unpacked] == completions
-    for before, after in zip(given_, unpacked, strict=True):
-        assert np.array_equal(before.ids, after.ids)
-        assert np.array_equal(before.arrays["logprob"], after.arrays["logprob"])
+    unpacked_groups = unpack_tokens(pack_tokens(groups))
+    assert [tokens.strings for tokens in unpacked_groups] == completions
+    for original_tokens, restored_tokens in zip(groups, unpacked_groups, strict=True):
+        assert np.array_equal(original_tokens.ids, restored_tokens.ids)
+        assert np.array_equal(original_tokens.arrays["logprob"], restored_tokens.arrays["logprob"])
 
 
 @pytest.mark.parametrize(
@@ -71,26 +71,37 @@ FLOATS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=300)
 
 @given(FLOATS)
 def test_terms_of_a_sum_keep_their_total_and_other_values_keep_sixteen_bits(values):
-    given_ = np.array(values, np.float32)
-    arrays = {"loss": given_, "kl": given_, "logprob": given_}
-    [unpacked] = unpack_tokens(
+    rounded_values = np.array(values, np.float32)
+    arrays = {"loss": rounded_values, "kl": rounded_values, "logprob": rounded_values}
+    [unpacked_tokens] = unpack_tokens(
         pack_tokens([Tokens(["x"] * len(values), np.arange(len(values), dtype=np.int32), arrays)])
     )
-    largest = float(np.abs(given_).max())
-    exact = given_.astype(np.float64)
-    assert abs(unpacked.arrays["loss"].sum(dtype=np.float64) - exact.sum()) <= 2**-22 * largest + 1e-30
-    assert np.abs(unpacked.arrays["loss"] - exact).max() <= 2**-21 * largest + 1e-30
-    assert np.allclose(unpacked.arrays["kl"], given_, rtol=2**-16, atol=1e-40)
-    assert np.array_equal(unpacked.arrays["logprob"], given_)
+    largest = float(np.abs(rounded_values).max())
+    exact_values = rounded_values.astype(np.float64)
+    assert (
+        abs(unpacked_tokens.arrays["loss"].sum(dtype=np.float64) - exact_values.sum())
+        <= 2**-22 * largest + 1e-30
+    )
+    assert np.abs(unpacked_tokens.arrays["loss"] - exact_values).max() <= 2**-21 * largest + 1e-30
+    assert np.allclose(unpacked_tokens.arrays["kl"], rounded_values, rtol=2**-16, atol=1e-40)
+    assert np.array_equal(unpacked_tokens.arrays["logprob"], rounded_values)
 
 
 def test_nonfinite_values_are_restored():
-    odd = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
-    [unpacked] = unpack_tokens(
-        pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), {"loss": odd, "kl": odd})])
+    nonfinite_values = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
+    [unpacked_tokens] = unpack_tokens(
+        pack_tokens(
+            [
+                Tokens(
+                    ["x"] * 4,
+                    np.arange(4, dtype=np.int32),
+                    {"loss": nonfinite_values, "kl": nonfinite_values},
+                )
+            ]
+        )
     )
     for name in ("loss", "kl"):
-        assert np.array_equal(unpacked.arrays[name], odd, equal_nan=True)
+        assert np.array_equal(unpacked_tokens.arrays[name], nonfinite_values, equal_nan=True)
 
 
 def test_alternatives_keep_exact_ids_and_take_six_bytes_each():
@@ -99,10 +110,10 @@ def test_alternatives_keep_exact_ids_and_take_six_bytes_each():
     arrays = {"alternative_0_id": ids, "alternative_0_logprob": logprobs}
     for name in arrays:
         assert value_width(value_kind(name)) == 3
-    [unpacked] = unpack_tokens(pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), arrays)]))
-    assert np.array_equal(unpacked.arrays["alternative_0_id"], ids)
-    assert np.allclose(unpacked.arrays["alternative_0_logprob"][:3], logprobs[:3], rtol=8e-6)
-    assert unpacked.arrays["alternative_0_logprob"][3] == -np.inf
+    [unpacked_tokens] = unpack_tokens(pack_tokens([Tokens(["x"] * 4, np.arange(4, dtype=np.int32), arrays)]))
+    assert np.array_equal(unpacked_tokens.arrays["alternative_0_id"], ids)
+    assert np.allclose(unpacked_tokens.arrays["alternative_0_logprob"][:3], logprobs[:3], rtol=8e-6)
+    assert unpacked_tokens.arrays["alternative_0_logprob"][3] == -np.inf
 
 
 def test_a_text_that_unpacks_beyond_the_limit_is_refused_before_unpacking():
@@ -125,10 +136,10 @@ def test_invalid_packed_tokens_are_reported_as_damage(data):
 def test_any_flipped_bit_is_detected():
     text = pack_text("What is 1+1? " * 5)
     tokens = pack_tokens([Tokens(["a", "b"], np.array([1, 2]), {"logprob": np.array([-0.5, -0.25])})] * 3)
-    for packed, unpack in ((text, unpack_text), (tokens, unpack_tokens)):
-        unpacked = str(unpack(packed))
-        for offset, bit in itertools.product(range(len(packed)), range(8)):
-            flipped = bytearray(packed)
+    for packed_bytes, unpack in ((text, unpack_text), (tokens, unpack_tokens)):
+        unpacked_text = str(unpack(packed_bytes))
+        for offset, bit in itertools.product(range(len(packed_bytes)), range(8)):
+            flipped = bytearray(packed_bytes)
             flipped[offset] ^= 1 << bit
             with contextlib.suppress(PackedDamaged):
-                assert str(unpack(bytes(flipped))) == unpacked
+                assert str(unpack(bytes(flipped))) == unpacked_text

@@ -55,13 +55,13 @@ def test_a_nan_does_not_spread_through_the_average():
 def test_thinning_keeps_first_last_and_both_extremes_within_the_budget(values, max_points):
     points = curve(values)
     indices = thin(points, max_points)
-    finite = np.flatnonzero(np.isfinite(points.values))
+    finite_indices = np.flatnonzero(np.isfinite(points.values))
     assert len(indices) <= max_points
-    assert set(indices) <= set(finite)
-    if len(finite):
-        assert {finite[0], finite[-1]} <= set(indices)
-        assert points.values[indices].max() == points.values[finite].max()
-        assert points.values[indices].min() == points.values[finite].min()
+    assert set(indices) <= set(finite_indices)
+    if len(finite_indices):
+        assert {finite_indices[0], finite_indices[-1]} <= set(indices)
+        assert points.values[indices].max() == points.values[finite_indices].max()
+        assert points.values[indices].min() == points.values[finite_indices].min()
 
 
 @pytest.mark.parametrize("spike_step", [1, 4_999, 9_998])
@@ -73,9 +73,9 @@ def test_a_spike_of_one_step_survives(spike_step):
 
 def test_points_once_shown_stay_while_the_curve_grows():
     values = np.random.default_rng(0).normal(size=4000)
-    early, late = thin(curve(values[:3000]), 500), thin(curve(values[:3100]), 500)
-    old = [index for index in early if index < 2900]
-    assert set(old) <= set(late)
+    first_indices, later_indices = thin(curve(values[:3000]), 500), thin(curve(values[:3100]), 500)
+    unchanged_indices = [index for index in first_indices if index < 2900]
+    assert set(unchanged_indices) <= set(later_indices)
 
 
 def test_the_edges_of_a_band_also_keep_their_extremes():

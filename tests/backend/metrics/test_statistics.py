@@ -14,8 +14,10 @@ def test_nonfinite_values_are_ignored():
 
 def test_a_difference_has_welchs_interval():
     interval = difference(spread([1.0, 2.0, 3.0]), spread([5.0, 6.0, 7.0]))
-    half = t_975(4) * math.sqrt(2 / 3)
-    assert (interval.mean, interval.low, interval.high) == pytest.approx((-4.0, -4.0 - half, -4.0 + half))
+    half_width = t_975(4) * math.sqrt(2 / 3)
+    assert (interval.mean, interval.low, interval.high) == pytest.approx(
+        (-4.0, -4.0 - half_width, -4.0 + half_width)
+    )
 
 
 def test_values_whose_squares_overflow_are_ignored():

@@ -45,8 +45,8 @@ def test_a_value_of_an_earlier_step_is_returned_with_its_step():
     assert "older" not in summary.document()
     summary.take(4, {"loss/total": 0.0})
     assert summary.document()["older"] == {"eval/accuracy": 0}
-    continued = Summary.read(summary.document())
-    continued.take(5, {"loss/total": 0.0})
-    assert continued.document()["older"] == {"eval/accuracy": 0}
-    continued.take(6, {"eval/accuracy": 0.6, "loss/total": 0.0})
-    assert "older" not in continued.document()
+    continued_summary = Summary.read(summary.document())
+    continued_summary.take(5, {"loss/total": 0.0})
+    assert continued_summary.document()["older"] == {"eval/accuracy": 0}
+    continued_summary.take(6, {"eval/accuracy": 0.6, "loss/total": 0.0})
+    assert "older" not in continued_summary.document()

@@ -29,10 +29,10 @@ def test_a_viewer_gets_the_viewer_allowance(client, monkeypatch):
 
 
 def test_viewers_compute_one_step_at_a_time_in_half_the_memory_without_delaying_operators(monkeypatch):
-    started = []
+    memory_limits = []
 
     def run(argv, **_):
-        started.append(argv[-1])
+        memory_limits.append(argv[-1])
         return SimpleNamespace(returncode=0, stdout=b"")
 
     monkeypatch.setattr(subprocess, "run", run)
@@ -43,4 +43,4 @@ def test_viewers_compute_one_step_at_a_time_in_half_the_memory_without_delaying_
             _run_process({}, values, VIEWER_ALLOWANCE)
         _run_process({}, values, OPERATOR_ALLOWANCE)
     _run_process({}, values, VIEWER_ALLOWANCE)
-    assert started == ["6000000000", "3000000000"]
+    assert memory_limits == ["6000000000", "3000000000"]

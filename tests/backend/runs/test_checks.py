@@ -78,12 +78,12 @@ def test_an_adapter_with_absurd_targets_is_refused_without_a_traceback(settings,
 
 
 def test_a_link_that_leaves_models_dir_is_refused(settings, model, tmp_path):
-    outside = tmp_path / "outside"
-    model.rename(outside)
-    model.symlink_to(outside)
+    outside_directory = tmp_path / "outside"
+    model.rename(outside_directory)
+    model.symlink_to(outside_directory)
     assert "leads out of MODELS_DIR" in refusal_reason(settings)
     model.unlink()
-    outside.rename(model)
+    outside_directory.rename(model)
     (model / "model.safetensors").unlink()
     (model / "model.safetensors").symlink_to("/etc/passwd")
     assert "leads out of MODELS_DIR" in refusal_reason(settings)
@@ -130,37 +130,37 @@ def without_policy(profile):
 
 
 def test_sampling_servers_must_exist_and_return_log_probabilities(settings):
-    def refused(settings, **sampling):
+    def find_errors(settings, **sampling):
         try:
             resolve_runnable(settings, {"sampling": {"engine": {"type": "server"}, **sampling}})
         except InvalidConfig as refusal:
             return {error.path: error.message for error in refusal.errors}
         return {}
 
-    assert refused(settings) == {
+    assert find_errors(settings) == {
         "sampling.engine.type": "is server, but ENGINE_URL is not set: see docs/engines.md"
     }
     raw = settings.model_copy(update={"engine_url": "http://127.0.0.1:8000,http://127.0.0.1:8001/v1"})
     assert raw.engine_urls == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
-    assert refused(raw) == {}
-    wrong = refused(raw, temperature=0.8, top_p=0.9, top_k=20)
-    assert sorted(wrong) == ["sampling.temperature", "sampling.top_k", "sampling.top_p"]
-    assert wrong["sampling.temperature"].startswith(
+    assert find_errors(raw) == {}
+    errors = find_errors(raw, temperature=0.8, top_p=0.9, top_k=20)
+    assert sorted(errors) == ["sampling.temperature", "sampling.top_k", "sampling.top_p"]
+    assert errors["sampling.temperature"].startswith(
         "is 0.8, but the servers send log-probabilities from before"
     )
     processed = raw.model_copy(update={"engine_logprobs": "processed"})
-    assert refused(processed, temperature=0.8, top_p=0.9) == {}
+    assert find_errors(processed, temperature=0.8, top_p=0.9) == {}
 
 
 def test_sampling_next_to_the_trainer_needs_the_operators_settings(settings):
-    beside = {"sampling": {"engine": {"type": "colocated"}, "temperature": 0.8, "top_p": 0.9}}
-    with pytest.raises(InvalidConfig) as refusal:
-        resolve_runnable(settings, beside)
-    assert [(error.path, error.message) for error in refusal.value.errors] == [
+    colocated_config = {"sampling": {"engine": {"type": "colocated"}, "temperature": 0.8, "top_p": 0.9}}
+    with pytest.raises(InvalidConfig) as error_info:
+        resolve_runnable(settings, colocated_config)
+    assert [(error.path, error.message) for error in error_info.value.errors] == [
         ("sampling.engine.type", "is colocated, but ENGINE_PYTHON is not set: see docs/engines.md")
     ]
     configured = settings.model_copy(update={"engine_python": "/opt/vllm/bin/python"})
-    assert resolve_runnable(configured, beside).sampling.engine.memory_share == 0.4
+    assert resolve_runnable(configured, colocated_config).sampling.engine.memory_share == 0.4
 
 
 def test_an_environment_needs_a_server_of_that_name(settings):
@@ -169,9 +169,9 @@ def test_an_environment_needs_a_server_of_that_name(settings):
         "problems": [{"name": "episodes", "instruction": "Guess."}],
         "rewards": [{"name": "environment"}],
     }
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve_runnable(settings, config)
-    [error] = caught.value.errors
+    [error] = error_info.value.errors
     assert (error.path, error.message) == (
         "environment.server",
         "is guess, but OPENENV_URLS is not set: see docs/environments.md",
@@ -179,5 +179,5 @@ def test_an_environment_needs_a_server_of_that_name(settings):
     other_settings = settings.model_copy(update={"openenv_urls": "maze=http://a:8000"})
     with pytest.raises(InvalidConfig, match="OPENENV_URLS names maze"):
         resolve_runnable(other_settings, config)
-    named = settings.model_copy(update={"openenv_urls": "guess=http://a:8000"})
-    assert resolve_runnable(named, config).environment.server == "guess"
+    settings_with_server = settings.model_copy(update={"openenv_urls": "guess=http://a:8000"})
+    assert resolve_runnable(settings_with_server, config).environment.server == "guess"

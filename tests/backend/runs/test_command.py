@@ -21,8 +21,8 @@ def list_runs(sqlite_url, monkeypatch, capsys):
 
     def run(*arguments):
         code = main(["runs", *arguments])
-        out, err = capsys.readouterr()
-        return code, out.splitlines(), err
+        output, error_output = capsys.readouterr()
+        return code, output.splitlines(), error_output
 
     return run
 
@@ -43,6 +43,6 @@ def test_a_caret_marks_the_position_of_an_error(list_runs):
     first, query, caret = err.splitlines()
     assert "did you mean eval/accuracy" in first
     assert query[caret.index("^") :] == "acuracy > 1"
-    long = f"{'a ' * 60} or seed > \x1b"
-    _, query, caret = list_runs("--query", long)[2].splitlines()
+    long_query = f"{'a ' * 60} or seed > \x1b"
+    _, query, caret = list_runs("--query", long_query)[2].splitlines()
     assert caret.index("^") == query.index("> ") + 2

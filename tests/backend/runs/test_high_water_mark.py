@@ -29,10 +29,10 @@ def add_events(database, number):
 def simulate_rollback(lab, database, events):
     """Raise the mark as if the database had held this many more events."""
     with database.sessions() as session:
-        newest = max(session.scalars(select(Event.id)), default=0)
+        newest_event = max(session.scalars(select(Event.id)), default=0)
         raise_mark(lab, session)
     mark = read_mark(lab)
-    text = mark_file(lab).read_text().replace(f'"event": {mark.event}', f'"event": {newest + events}')
+    text = mark_file(lab).read_text().replace(f'"event": {mark.event}', f'"event": {newest_event + events}')
     mark_file(lab).write_text(text)
 
 
@@ -75,12 +75,12 @@ def test_checkpoints_beyond_the_last_step_are_proof_and_are_named(lab, database)
     with database.sessions.begin() as session:
         run = make_run(session, last_step=20)
         make_checkpoint(session, run, lab.state, step=20)
-        ahead = make_checkpoint(session, run, lab.state, step=30)
-        session.delete(ahead)
+        checkpoint_ahead = make_checkpoint(session, run, lab.state, step=30)
+        session.delete(checkpoint_ahead)
     with database.sessions() as session:
-        older = find_older(lab, session)
-        assert older.ahead == [f"{run.id}/s000030-a1"]
-        assert "a run that is resumed or retried uses its own again" in older.sentence
+        older_report = find_older(lab, session)
+        assert older_report.ahead == [f"{run.id}/s000030-a1"]
+        assert "a run that is resumed or retried uses its own again" in older_report.sentence
         assert age(lab, session).level == "warn"
 
 
@@ -106,9 +106,9 @@ def test_files_of_runs_that_the_database_lost_are_not_removed(lab, database):
     add_events(database, 3)
     with database.sessions.begin() as session:
         make_run(session)
-        lost = make_run(session)
-        make_checkpoint(session, lost, lab.state, step=20)
-        directory = lab.artifact_dir(lost.id)
+        lost_run = make_run(session)
+        make_checkpoint(session, lost_run, lab.state, step=20)
+        directory = lab.artifact_dir(lost_run.id)
         session.rollback()
     with database.sessions.begin() as session:
         make_run(session, id="0" * 26)

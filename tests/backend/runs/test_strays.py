@@ -55,18 +55,19 @@ def lab(settings, sessions):
 def test_only_files_without_an_owner_for_a_day_are_removed(lab, caplog):
     run_id = lab.add_run()
     checkpoint = lab.add_checkpoint(run_id, "s000003-a1")
-    unknown = lab.add_checkpoint(new_id(), "s000003-a1", row=False).parent
+    unknown_run_directory = lab.add_checkpoint(new_id(), "s000003-a1", row=False).parent
     orphan = lab.add_checkpoint(run_id, "s000006-a1", row=False)
     draft = lab.add_checkpoint(run_id, ".s000009-a1.77.draft", row=False)
     lab.sweep()
     lab.sweep(hours=23)
-    assert all(path.exists() for path in (checkpoint, unknown, orphan, draft))
+    assert all(path.exists() for path in (checkpoint, unknown_run_directory, orphan, draft))
     lab.sweep(hours=2)
     assert (checkpoint / "model.safetensors").exists()
-    assert not any(path.exists() for path in (unknown, orphan, draft))
+    assert not any(path.exists() for path in (unknown_run_directory, orphan, draft))
     messages = [record.getMessage() for record in caplog.records if record.getMessage().startswith("removed")]
     assert messages == [
-        f"removed {path}, which had belonged to no run for a day" for path in (draft, orphan, unknown)
+        f"removed {path}, which had belonged to no run for a day"
+        for path in (draft, orphan, unknown_run_directory)
     ]
     lab.sweep(hours=25)
     assert checkpoint.exists()
@@ -86,25 +87,25 @@ def test_files_of_an_active_run_are_ignored(lab, status):
 
 def test_files_that_get_a_row_in_time_are_kept(lab):
     run_id = lab.add_run()
-    late = lab.add_checkpoint(run_id, "s000006-a1", row=False)
+    late_checkpoint = lab.add_checkpoint(run_id, "s000006-a1", row=False)
     lab.sweep()
     values = {"step": 6, "attempt": 1, "sha256": "", "bytes_total": 9, "manifest": {}}
     with lab.sessions.begin() as session:
-        session.add(Checkpoint(run_id=run_id, path=late.name, **values))
+        session.add(Checkpoint(run_id=run_id, path=late_checkpoint.name, **values))
     lab.sweep(hours=25)
-    assert late.exists()
+    assert late_checkpoint.exists()
 
 
 def test_a_run_resumed_during_the_sweep_keeps_its_files(lab, monkeypatch):
     run_id = lab.add_run(status="stopped")
     stray = lab.add_checkpoint(run_id, "s000006-a1", row=False)
     lab.sweep()
-    before = strays_module._newest_change
+    original_newest_change = strays_module._newest_change
 
     def resume_and_look(path):
         with lab.sessions.begin() as session:
             session.execute(update(Run).values(status="queued"))
-        return before(path)
+        return original_newest_change(path)
 
     monkeypatch.setattr(strays_module, "_newest_change", resume_and_look)
     lab.sweep(hours=25)
@@ -112,25 +113,25 @@ def test_a_run_resumed_during_the_sweep_keeps_its_files(lab, monkeypatch):
 
 
 def test_links_and_names_that_cannot_be_runs_of_this_database_are_ignored(lab, tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "precious").write_text("")
-    older = lab.add_checkpoint(new_id(), "s000003-a1", row=False)  # perhaps of another database
+    outside_directory = tmp_path / "outside"
+    outside_directory.mkdir()
+    (outside_directory / "precious").write_text("")
+    older_checkpoint = lab.add_checkpoint(new_id(), "s000003-a1", row=False)  # perhaps of another database
     time.sleep(0.002)
     run_id = lab.add_run()
     lab.add_checkpoint(run_id, "s000003-a1")
     runs = lab.settings.state / "runs"
     (runs / "notes.txt").write_text("mine")
     (runs / "mine").mkdir()
-    (runs / new_id()).symlink_to(outside)
-    (runs / run_id / "s000006-a1").symlink_to(outside)
+    (runs / new_id()).symlink_to(outside_directory)
+    (runs / run_id / "s000006-a1").symlink_to(outside_directory)
     holder = lab.add_checkpoint(new_id(), "s000003-a1", row=False)
-    (holder / "link").symlink_to(outside)
+    (holder / "link").symlink_to(outside_directory)
     lab.sweep()
     lab.sweep(hours=25)
     assert not holder.exists()
-    assert (outside / "precious").exists()
-    assert older.exists()
+    assert (outside_directory / "precious").exists()
+    assert older_checkpoint.exists()
     assert sorted(path.name for path in runs.iterdir() if not path.name.startswith("0")) == [
         "mine",
         "notes.txt",
@@ -141,8 +142,8 @@ def test_links_and_names_that_cannot_be_runs_of_this_database_are_ignored(lab, t
 def test_a_checkpoint_whose_files_are_gone_is_reported_once(lab):
     run_id = lab.add_run()
     lab.add_checkpoint(run_id, "s000003-a1")
-    gone = lab.add_checkpoint(run_id, "s000006-a1")
-    (gone / "manifest.json").unlink()
+    incomplete_checkpoint = lab.add_checkpoint(run_id, "s000006-a1")
+    (incomplete_checkpoint / "manifest.json").unlink()
     lab.sweep()
     lab.sweep(hours=1)
     line = "checkpoint s000006-a1 is missing from the disk: no run can continue or start from it"

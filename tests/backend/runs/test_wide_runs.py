@@ -14,24 +14,26 @@ def claim(database, **knobs):
 def queue_runs(database, *widths):
     """Queue runs in this order."""
     with database.sessions.begin() as session:
-        return [make_run(session, devices=width, queued_at=at).id for at, width in enumerate(widths)]
+        return [
+            make_run(session, devices=width, queued_at=queued_at).id for queued_at, width in enumerate(widths)
+        ]
 
 
 def test_a_worker_skips_runs_that_it_can_never_hold(database):
-    wide, narrow = queue_runs(database, 4, 1)
-    assert claim(database, room=2, max_devices=2).run_id == narrow
+    wide_run, narrow_run = queue_runs(database, 4, 1)
+    assert claim(database, room=2, max_devices=2).run_id == narrow_run
     assert claim(database, room=2, max_devices=2) is None
-    claimed = claim(database, room=4, max_devices=4)
-    assert (claimed.run_id, claimed.devices) == (wide, 4)
+    claimed_run = claim(database, room=4, max_devices=4)
+    assert (claimed_run.run_id, claimed_run.devices) == (wide_run, 4)
 
 
 def test_narrow_runs_leave_slots_to_a_wide_run_queued_first(database):
-    wide, narrow = queue_runs(database, 2, 1)
+    wide_run, narrow_run = queue_runs(database, 2, 1)
     assert (
         claim(database, room=1, max_devices=2) is None
     )  # one of two is busy, so the other one waits for the wide run
-    assert claim(database, room=2, max_devices=2).run_id == wide
-    assert claim(database, room=1, max_devices=2).run_id == narrow
+    assert claim(database, room=2, max_devices=2).run_id == wide_run
+    assert claim(database, room=1, max_devices=2).run_id == narrow_run
 
 
 def test_a_run_of_higher_priority_precedes_a_wide_one(database):

@@ -25,16 +25,16 @@ def test_postgres_ends_slow_statements_of_the_service(postgres_url, settings):
     with client_of_service(settings, postgres_url) as client:
         engine = cast("FastAPI", client.app).state.lab.engine
 
-        def slow():
+        def run_slow_query():
             with engine.begin() as connection:
                 connection.execute(text("SET LOCAL statement_timeout = '50ms'"))
                 connection.execute(text("SELECT pg_sleep(30)"))
 
-        replace_endpoint(client, "/api/v1/experiments", slow)
-        answer = client.get("/api/v1/experiments")
+        replace_endpoint(client, "/api/v1/experiments", run_slow_query)
+        response = client.get("/api/v1/experiments")
         with engine.connect() as connection:
             names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
             limits = [connection.execute(text(f"SHOW {name}")).scalar_one() for name in names]
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
-    assert answer.json()["detail"] == "the database is too busy to answer in time: try again"
+    assert (response.status_code, response.headers["retry-after"]) == (503, "2")
+    assert response.json()["detail"] == "the database is too busy to answer in time: try again"
     assert limits == ["10s", "5s", "1min"]

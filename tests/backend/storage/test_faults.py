@@ -100,15 +100,15 @@ def test_sqlite_on_a_full_or_read_only_disk_reports_it_and_can_still_read(tmp_pa
             with sessions.begin() as session:
                 session.execute(text("INSERT INTO t VALUES (zeroblob(1000000))"))
 
-        with pytest.raises(SQLAlchemyError) as caught:
+        with pytest.raises(SQLAlchemyError) as error_info:
             write()
-        assert database_fault(caught.value, url).kind == "full"
+        assert database_fault(error_info.value, url).kind == "full"
         with sessions() as session:
             assert session.scalar(text("SELECT count(*) FROM t")) == 0
         (disk / "filler").unlink()
         write()
         engine.dispose()
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        with pytest.raises(SQLAlchemyError) as caught:
+        with pytest.raises(SQLAlchemyError) as error_info:
             write()
-        assert database_fault(caught.value, url).kind == "read_only"
+        assert database_fault(error_info.value, url).kind == "read_only"

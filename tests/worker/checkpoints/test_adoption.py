@@ -59,9 +59,12 @@ def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, s
     assert [path.name for path in sorted(root.iterdir())][-2:] == CHECKPOINT_NAMES[1:3]
     forget(sessions, run_id, steps=(1, 2, 3))
     assert train(run_id, CONFIG).status == "finished"
-    adopted, continued = messages(sessions, run_id)[-2:]
-    assert adopted == "adopted checkpoint s000003-a1: it is complete and belongs to this run, but had no row"
-    assert continued == "continued from step 3"
+    adoption_message, last_message = messages(sessions, run_id)[-2:]
+    assert (
+        adoption_message
+        == "adopted checkpoint s000003-a1: it is complete and belongs to this run, but had no row"
+    )
+    assert last_message == "continued from step 3"
     assert series(sessions, run_id) == uninterrupted_steps(sessions, queued, train)
 
 
@@ -79,16 +82,16 @@ def test_unrecorded_steps_are_trained_again_where_possible(sessions, queued, tra
 @pytest.mark.nightly
 def test_checkpoints_ahead_of_the_rows_are_kept_until_training_reaches_them(sessions, train, stopped_run):
     run_id, root = stopped_run
-    ahead = root / CHECKPOINT_NAMES[3]
+    directory_ahead = root / CHECKPOINT_NAMES[3]
     roll_back(sessions, run_id, step=2)
-    shutil.copytree(root / CHECKPOINT_NAMES[2], ahead)
-    state = json.loads((ahead / "trainer/state.json").read_text())
-    (ahead / "trainer/state.json").write_text(json.dumps(state | {"step": 4}))
+    shutil.copytree(root / CHECKPOINT_NAMES[2], directory_ahead)
+    state = json.loads((directory_ahead / "trainer/state.json").read_text())
+    (directory_ahead / "trainer/state.json").write_text(json.dumps(state | {"step": 4}))
     train(run_id, CONFIG, stop_after=3)
-    assert ahead.exists()
+    assert directory_ahead.exists()
     assert not (root / CHECKPOINT_NAMES[2]).exists()
     train(run_id, CONFIG)
-    assert not ahead.exists()
+    assert not directory_ahead.exists()
 
 
 @pytest.mark.parametrize(
@@ -107,14 +110,14 @@ def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, stopped
 
 def _forge(path, change):
     state = json.loads(path.read_text())
-    forged = {
+    forged_fields = {
         "config": {
             "config": resolve(SMALL_CONFIG | {"optimizer": {"lr": 0.5}}, None, 0).model_dump(mode="json")
         },
         "run": {"run": "another"},
         "origin": {"origin": "0" * 64},
     }
-    state["about"] |= forged.get(change, {})
+    state["about"] |= forged_fields.get(change, {})
     if change == "none":
         del state["about"]  # written by an earlier version
     path.write_text(json.dumps(state))

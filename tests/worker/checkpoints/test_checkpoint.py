@@ -90,16 +90,16 @@ for dtype in ("float32", "bfloat16"):
 
 
 def test_a_run_continued_in_a_fresh_process_is_bit_equal_to_an_uninterrupted_one(tmp_path):
-    uninterrupted = []
+    fingerprints = []
     for dtype in ("float32", "bfloat16"):
         run = Run(dtype)
         run.train(3)
         run.save(tmp_path / dtype)
         run.train(2)
-        uninterrupted.append(run.fingerprint())
+        fingerprints.append(run.fingerprint())
     command = [sys.executable, "-c", CONTINUE_SCRIPT, str(tmp_path)]
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout
-    assert [json.loads(line) for line in output.splitlines()[-2:]] == uninterrupted
+    assert [json.loads(line) for line in output.splitlines()[-2:]] == fingerprints
 
 
 def test_a_checkpoint_is_a_directory_that_from_pretrained_opens(tmp_path):
@@ -158,9 +158,9 @@ def test_an_incomplete_checkpoint_never_counts(tmp_path):
 
 def test_a_mixture_of_experts_loads_its_checkpoint(tmp_path):
     """Its files name each expert separately, while the model holds them joined."""
-    tiny = load_policy(PolicyConfig(), Settings())
+    tiny_policy = load_policy(PolicyConfig(), Settings())
     config = Qwen3MoeConfig(
-        vocab_size=len(tiny.tokenizer),
+        vocab_size=len(tiny_policy.tokenizer),
         hidden_size=16,
         intermediate_size=32,
         moe_intermediate_size=8,
@@ -172,13 +172,13 @@ def test_a_mixture_of_experts_loads_its_checkpoint(tmp_path):
         num_experts_per_tok=2,
     )
     first, second = (
-        as_policy(Qwen3MoeForCausalLM(config), tiny.tokenizer, name="moe", chat_template=False)
+        as_policy(Qwen3MoeForCausalLM(config), tiny_policy.tokenizer, name="moe", chat_template=False)
         for _ in range(2)
     )
     first.model.save_pretrained(tmp_path)
     load_weights(tmp_path, second)
-    state, loaded = first.model.state_dict(), second.model.state_dict()
-    assert all(torch.equal(state[name], loaded[name]) for name in state)
+    state, loaded_state = first.model.state_dict(), second.model.state_dict()
+    assert all(torch.equal(state[name], loaded_state[name]) for name in state)
 
 
 def test_all_random_number_generators_are_restored():

@@ -90,8 +90,8 @@ def test_a_disk_that_fills_during_a_save_pauses_the_run(sessions, run_id, state,
 
 @pytest.mark.nightly
 def test_a_read_only_disk_pauses_the_run(sessions, run_id, state, straight):
-    with mounted_read_only(state) as mend:
-        reason = paused_reason(sessions, run_id, state, straight, mend)
+    with mounted_read_only(state) as make_writable:
+        reason = paused_reason(sessions, run_id, state, straight, make_writable)
     assert reason.startswith(f"disk: the disk of {state}/runs/{run_id} is read-only")
 
 
@@ -102,11 +102,11 @@ def test_a_read_only_disk_pauses_the_run(sessions, run_id, state, straight):
 def test_a_disk_that_reports_an_error_pauses_the_run(
     sessions, run_id, state, straight, monkeypatch, number, phrase
 ):
-    def faulty(_descriptor):
+    def fail(_descriptor):
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", faulty)
+        patch.setattr(os, "fsync", fail)
         reason = paused_reason(sessions, run_id, state, straight, patch.undo)
     assert phrase in reason
 
@@ -135,9 +135,9 @@ def test_a_database_on_a_full_disk_delays_the_run_and_loses_nothing(state, strai
         assert f"the disk of the database {state}/lab.db is full" in wait_for(is_told, seconds=60)["detail"]
         assert client.get(f"/api/v1/runs/{run_id}").json()["status"] == "running"
         assert client.get("/api/v1/runs").status_code == 200
-        answer = client.post("/api/v1/experiments", json=LAUNCH)
-        assert (answer.status_code, answer.headers["content-type"]) == (507, "application/problem+json")
-        assert "free some space" in answer.json()["detail"]
+        response = client.post("/api/v1/experiments", json=LAUNCH)
+        assert (response.status_code, response.headers["content-type"]) == (507, "application/problem+json")
+        assert "free some space" in response.json()["detail"]
         assert trainer.is_alive()
         filler.unlink()
         trainer.join(120)

@@ -24,8 +24,8 @@ def checkpoint(settings, directory, *, adapter=None, dtype="float32"):
     generator = torch.Generator().manual_seed(1)
     for weight in weights.values():
         weight.data += 0.05 * torch.randn(weight.shape, generator=generator).to(weight.dtype)
-    about = {"config": {"policy": {"dtype": dtype}}}
-    return policy, save_checkpoint(directory, policy, {}, step=3, about=about)
+    manifest_fields = {"config": {"policy": {"dtype": dtype}}}
+    return policy, save_checkpoint(directory, policy, {}, step=3, about=manifest_fields)
 
 
 def logits(model):
@@ -37,9 +37,9 @@ def logits(model):
 def test_an_export_computes_the_same_as_the_policy(settings, tmp_path, adapter):
     policy, directory = checkpoint(settings, tmp_path / "c", adapter=adapter)
     export_checkpoint(directory, tmp_path / "out", card="# Card\n")
-    opened = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
+    exported_model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
     # A merged weight is rounded once more than base and adapter apart, and these logits reach 18.
-    torch.testing.assert_close(logits(opened), logits(policy.model), rtol=2e-6, atol=1e-5)
+    torch.testing.assert_close(logits(exported_model), logits(policy.model), rtol=2e-6, atol=1e-5)
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {
         "config.json",
@@ -64,9 +64,9 @@ def test_the_precision_can_be_chosen(settings, tmp_path, adapter):
 def test_float32_holds_the_exact_sum_of_a_bfloat16_base_and_its_adapter(settings, tmp_path):
     policy, directory = checkpoint(settings, tmp_path / "c", adapter=LORA_ADAPTER, dtype="bfloat16")
     export_checkpoint(directory, tmp_path / "out", dtype="float32")
-    exact = merged_copy(policy.model.float()).state_dict()
+    exact_weights = merged_copy(policy.model.float()).state_dict()
     for name, weight in load_file(tmp_path / "out/model.safetensors").items():
-        assert torch.equal(weight, exact[name]), name
+        assert torch.equal(weight, exact_weights[name]), name
 
 
 def test_a_failed_export_leaves_nothing_behind(settings, tmp_path):

@@ -44,9 +44,13 @@ def test_a_fork_without_changes_trains_like_its_parent(sessions, queued, train, 
         for metric, values in series(sessions, parent).items()
     }
     assert series(sessions, fork) == {metric: values for metric, values in expected.items() if values}
-    ours, theirs = (settings.artifact_dir(run_id) / "s000004-a1" for run_id in (fork, parent))
-    for file in sorted(theirs.rglob("*.safetensors")):
-        assert (ours / file.relative_to(theirs)).read_bytes() == file.read_bytes(), file.name
+    fork_directory, parent_directory = (
+        settings.artifact_dir(run_id) / "s000004-a1" for run_id in (fork, parent)
+    )
+    for file in sorted(parent_directory.rglob("*.safetensors")):
+        assert (fork_directory / file.relative_to(parent_directory)).read_bytes() == file.read_bytes(), (
+            file.name
+        )
 
 
 @pytest.mark.nightly
@@ -54,17 +58,17 @@ def test_a_fork_keeps_the_history_that_it_inherited(sessions, queued, train):
     config = resolve(SMALL_CONFIG)
     parent = queued(config)
     train(parent, config)
-    longer = config.with_(steps=5)
-    fork = queued(longer, parent=parent, step=4)
-    train(fork, longer)
+    longer_config = config.with_(steps=5)
+    fork = queued(longer_config, parent=parent, step=4)
+    train(fork, longer_config)
     with sessions() as session:
         steps = dict(valid_steps(session, fork, up_to=9))
-        theirs = dict(valid_steps(session, parent, up_to=4))
+        parent_steps = dict(valid_steps(session, parent, up_to=4))
         run = session.get_one(Run, fork)
     assert sorted(steps) == [0, 1, 2, 3, 4, 5]
-    assert {step: steps[step] for step in theirs} == theirs
-    best = max(theirs, key=lambda step: theirs[step].get("eval/accuracy", -1))
-    assert run.summary["best"]["eval/accuracy"]["value"] >= theirs[best]["eval/accuracy"]
+    assert {step: steps[step] for step in parent_steps} == parent_steps
+    best = max(parent_steps, key=lambda step: parent_steps[step].get("eval/accuracy", -1))
+    assert run.summary["best"]["eval/accuracy"]["value"] >= parent_steps[best]["eval/accuracy"]
     clocks = [steps[step]["time/wall_seconds"] for step in sorted(steps)]
     assert clocks == sorted(clocks)
 
@@ -75,15 +79,15 @@ def test_a_damaged_or_missing_origin_ends_the_fork_with_a_reason(sessions, queue
     train(parent, config)
     manifest = settings.artifact_dir(parent) / "s000002-a1" / "manifest.json"
     manifest.write_text(manifest.read_text() + " ")
-    longer = config.with_(steps=3)
-    fork = queued(longer, parent=parent, step=2)
+    longer_config = config.with_(steps=3)
+    fork = queued(longer_config, parent=parent, step=2)
     with pytest.raises(BadCheckpoint, match="is not the one that was written"):
-        train(fork, longer)
-    orphan = queued(longer, step=2)
+        train(fork, longer_config)
+    orphan = queued(longer_config, step=2)
     with sessions.begin() as session:
         session.get_one(Run, fork).status = "failed"
     with pytest.raises(Conflict, match="the run whose checkpoint of step 2 it begins with was deleted"):
-        train(orphan, longer)
+        train(orphan, longer_config)
 
 
 def test_a_fenced_attempt_that_wakes_up_removes_nothing_of_its_successor(

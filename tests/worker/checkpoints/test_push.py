@@ -111,9 +111,9 @@ def model(tmp_path):
 def test_a_push_creates_a_private_repository_with_the_exported_files(hub, model, capsys):
     assert main(["push", str(model), "me/new"]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out.strip().endswith("/me/new")
-    [created] = [json.loads(body) for path, _, body in hub.seen if path == "/api/repos/create"]
-    assert created["name"] == "new"
-    assert created.get("private") is True or created.get("visibility") == "private"
+    [creation_request] = [json.loads(body) for path, _, body in hub.seen if path == "/api/repos/create"]
+    assert creation_request["name"] == "new"
+    assert creation_request.get("private") is True or creation_request.get("visibility") == "private"
     [commit] = [body for path, _, body in hub.seen if "/commit/main" in path]
     lines = [json.loads(line) for line in commit.splitlines()]
     files = {
@@ -151,8 +151,8 @@ def test_an_unreachable_hub_is_reported_in_one_sentence(hub, model, capsys, monk
 
 def test_the_token_is_not_sent_to_another_address_after_a_redirect(hub, model, capsys):
     assert main(["push", str(model), "me/moved"]) == 1
-    elsewhere = [sent for path, sent, _ in hub.seen if path == "/stolen"]
-    assert not any(elsewhere), "the token went to another host"
+    tokens_elsewhere = [token for path, token, _ in hub.seen if path == "/stolen"]
+    assert not any(tokens_elsewhere), "the token went to another host"
     assert TOKEN not in capsys.readouterr().err
 
 
@@ -189,15 +189,15 @@ def test_without_permission_or_token_nothing_is_sent(hub, model, capsys, monkeyp
 
 
 def test_the_token_is_not_in_command_lines_or_environments(hub, model, monkeypatch):
-    started = []
-    real = subprocess.run
+    commands = []
+    real_run = subprocess.run
 
     def run(arguments, **options):
-        started.append((arguments, options["env"]))
-        return real(arguments, **options)
+        commands.append((arguments, options["env"]))
+        return real_run(arguments, **options)
 
     monkeypatch.setattr(subprocess, "run", run)
     assert main(["push", str(model), "me/new"]) == 0
-    [(arguments, environment)] = started
+    [(arguments, environment)] = commands
     assert not any(TOKEN in text for text in [*arguments, *environment.values()])
     assert os.environ["HF_TOKEN"] == TOKEN

@@ -53,11 +53,11 @@ def _response(server, address, body):
     deadline = time.monotonic() + 120
     while True:
         try:
-            answer = httpx.post(address, json=body, timeout=60, trust_env=False)
+            response = httpx.post(address, json=body, timeout=60, trust_env=False)
         except httpx.TransportError:
             if server.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"the server does not answer: {server.communicate()[0][-2000:]}")
             time.sleep(0.5)
         else:
-            assert answer.status_code == 200, answer.text[:500]
-            return answer.json()
+            assert response.status_code == 200, response.text[:500]
+            return response.json()

@@ -76,8 +76,8 @@ def _add(writer: gguf.GGUFWriter, name: str, weight: torch.Tensor, kind: gguf.GG
     heads = 4 if "q_proj" in name else 2 if "k_proj" in name else 0
     if heads:  # llama.cpp permutes the halves of a head into pairs
         weight = weight.reshape(heads, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
-    for ours, theirs in GGUF_NAME_BY_WEIGHT.items():
-        name = name.replace(ours, theirs)
+    for weight_name, gguf_name in GGUF_NAME_BY_WEIGHT.items():
+        name = name.replace(weight_name, gguf_name)
     values = weight.contiguous().numpy()
     if values.ndim == 2 and kind != gguf.GGMLQuantizationType.F32:
         writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)

@@ -63,11 +63,11 @@ def test_the_gpu_of_a_killed_worker_is_free_immediately(holder):
 
 
 def test_a_lock_works_for_every_user_and_follows_no_links(lock_directory, caplog):
-    old = os.umask(0o077)
+    previous_umask = os.umask(0o077)
     try:
         slots_of("one")
     finally:
-        os.umask(old)
+        os.umask(previous_umask)
     assert {path.stat().st_mode & 0o777 for path in lock_directory.iterdir()} == {0o444}
     victim = lock_directory / "victim"
     victim.write_text("untouched")

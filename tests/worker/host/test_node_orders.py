@@ -155,8 +155,8 @@ def test_a_missing_follower_returns_the_run_to_the_queue(group, claim, pair, ses
 
 
 def test_nodes_with_other_versions_are_refused_before_any_rank_starts(group, sessions):
-    facts = {"nodes": 2, "host": "b", "address": "127.0.0.1", "devices": 8, "traits": {"torch": "1.0"}}
+    node_facts = {"nodes": 2, "host": "b", "address": "127.0.0.1", "devices": 8, "traits": {"torch": "1.0"}}
     with sessions.begin() as session:
-        take_seat(session, "g", 1, "old", **facts)
+        take_seat(session, "g", 1, "old", **node_facts)
     with pytest.raises(UnlikeRanks, match=r"^node 1 \(b\) has torch 1\.0, node 0 .* has .*: all nodes"):
         group.call()

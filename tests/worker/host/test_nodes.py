@@ -161,9 +161,9 @@ def lab(state_dir, sqlite_url):
     settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4, grpolab_token=TOKEN)
     engine = open_engine(settings.effective_database_url)
     prepare_broker(Broker("filesystem://", ""), settings)
-    lab = Lab(settings, open_sessions(engine), sqlite_url)
-    yield lab
-    lab.close()
+    group = Lab(settings, open_sessions(engine), sqlite_url)
+    yield group
+    group.close()
     engine.dispose()
 
 
@@ -198,22 +198,24 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
     assert any("most recent call first" in line for line in lines)
     expected = expected_of(train(CONFIG, ranks=1, steps=5))
     metrics = lab.metrics(run_id)
-    shared = metrics.keys() & expected.keys()
-    assert (5, "reward/mean") in shared
+    shared_keys = metrics.keys() & expected.keys()
+    assert (5, "reward/mean") in shared_keys
     assert (
-        max_difference({key: metrics[key] for key in shared}, {key: expected[key] for key in shared})[0]
+        max_difference(
+            {key: metrics[key] for key in shared_keys}, {key: expected[key] for key in shared_keys}
+        )[0]
         < MAX_DIFFERENCE
     )
-    stopped = lab.queue(steps=900)
-    lab.wait_for_step(stopped, 1)
+    stopped_run = lab.queue(steps=900)
+    lab.wait_for_step(stopped_run, 1)
     with lab.sessions.begin() as session:
-        lifecycle.request_action(session, stopped, "stop")
-    lab.wait_for_end(stopped, "stopped")
+        lifecycle.request_action(session, stopped_run, "stop")
+    lab.wait_for_end(stopped_run, "stopped")
     lab.wait(lab.is_idle)
 
 
 def expected_of(trained):
-    """Return the values of each step of a run in one process, as `Lab.metrics` names them."""
+    """Return the values of each step of a run in one process, as `WorkerGroup.metrics` names them."""
     return {
         (step, name): metric_value
         for step, metrics in enumerate(trained.steps, 1)
@@ -227,11 +229,11 @@ def test_twenty_steps_on_two_nodes_match_those_of_one_process(lab, devices):
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
     lab.start(0)
     lab.start(1)
-    alone = lab.queue(steps=20, resources={"nodes": 1})
+    single_node_run = lab.queue(steps=20, resources={"nodes": 1})
     on_two_nodes = lab.queue(steps=20, resources={"devices": devices})
-    lab.wait_for_end(alone)
+    lab.wait_for_end(single_node_run)
     lab.wait_for_end(on_two_nodes)
-    difference, (step, name) = max_difference(lab.metrics(alone), lab.metrics(on_two_nodes))
+    difference, (step, name) = max_difference(lab.metrics(single_node_run), lab.metrics(on_two_nodes))
     print(f"2 nodes x {devices}: {difference:.1e} ({name} of step {step})")
     assert difference < MAX_DIFFERENCE
 
@@ -242,10 +244,10 @@ def test_a_killed_worker_of_the_group_loses_nothing(lab, victim):
     lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
     lab.start(0)
     lab.start(1)
-    alone, on_two_nodes = lab.queue(steps=9, resources={"nodes": 1}), lab.queue(steps=9)
-    lab.wait_for_step(on_two_nodes, 3)
+    single_node_run, two_node_run = lab.queue(steps=9, resources={"nodes": 1}), lab.queue(steps=9)
+    lab.wait_for_step(two_node_run, 3)
     lab.kill(victim)
     lab.start(victim)
-    assert lab.wait_for_end(on_two_nodes).attempt >= 2
-    lab.wait_for_end(alone)
-    assert max_difference(lab.metrics(alone), lab.metrics(on_two_nodes))[0] < MAX_DIFFERENCE
+    assert lab.wait_for_end(two_node_run).attempt >= 2
+    lab.wait_for_end(single_node_run)
+    assert max_difference(lab.metrics(single_node_run), lab.metrics(two_node_run))[0] < MAX_DIFFERENCE

@@ -92,10 +92,12 @@ def test_a_dead_broker_causes_no_error(settings):
 
 
 def test_the_wait_for_a_silent_broker_ends(state_dir):
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        settings = Settings(state_dir=state_dir, broker_url=f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+    with socket.socket() as silent_server:
+        silent_server.bind(("127.0.0.1", 0))
+        silent_server.listen()
+        settings = Settings(
+            state_dir=state_dir, broker_url=f"redis://127.0.0.1:{silent_server.getsockname()[1]}/0"
+        )
         assert [ring(settings) for _ in range(3)] == [False] * 3
 
 
@@ -105,23 +107,23 @@ def test_the_doorbell_works_again_when_the_broker_is_back(settings, broker):
     broker.kill()
     broker.wait()
     assert not ring(settings)
-    again = start(settings)
+    second_broker = start(settings)
     try:
         assert ring(settings)
     finally:
-        again.kill()
-        again.wait()
+        second_broker.kill()
+        second_broker.wait()
 
 
 @pytest.mark.usefixtures("patient")
 def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
-    again = start(settings)
+    second_broker = start(settings)
     try:
         assert broker.wait(60) == 0
         assert ring(settings)
     finally:
-        again.kill()
-        again.wait()
+        second_broker.kill()
+        second_broker.wait()
 
 
 @pytest.fixture
@@ -146,14 +148,14 @@ def test_every_message_of_a_file_queue_is_read_complete_and_once(files):
             for number in range(count // 2):
                 channel._put("gpu", {"id": [name, number], "body": "x" * 2_000})
 
-    def read(_name):
+    def read_messages(_name):
         with channel_of(files) as channel:
             while len(read_ids) < count:
                 with suppress(Empty):
                     read_ids.append(channel._get("gpu")["id"])
 
     with ThreadPoolExecutor(5) as pool:
-        jobs = [pool.submit(write, name) for name in "ab"] + [pool.submit(read, n) for n in range(3)]
+        jobs = [pool.submit(write, name) for name in "ab"] + [pool.submit(read_messages, n) for n in range(3)]
         for job in jobs:
             job.result(60)
     assert sorted(read_ids) == [[name, number] for name in "ab" for number in range(count // 2)]

@@ -77,16 +77,16 @@ def test_gpus_not_used_by_a_wide_run_serve_others(settings, sessions, monkeypatc
     pool = SlotPool(settings, sessions, gpus)
     with sessions.begin() as session:
         make_run(session, queued_at=1, devices=2, config={"resources": {"devices": 2}})
-        narrow = make_run(session, queued_at=2)
+        narrow_run = make_run(session, queued_at=2)
     first, _, third = pool._worker_slots
     assert first.busy.acquire(blocking=False)
     assert pool._claim(first).devices == 2
-    trained = []
+    trained_runs = []
     monkeypatch.setattr(
-        third.supervisor, "supervise", lambda claim, gpus: trained.append((claim.run_id, gpus))
+        third.supervisor, "supervise", lambda claim, gpus: trained_runs.append((claim.run_id, gpus))
     )
     pool.serve()
-    assert trained == [(narrow.id, ["GPU-2"])]
+    assert trained_runs == [(narrow_run.id, ["GPU-2"])]
 
 
 def test_a_wide_run_waits_for_both_gpus_and_reserves_the_free_one(two_gpus, sessions):

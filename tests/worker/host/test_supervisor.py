@@ -113,10 +113,10 @@ def test_a_ready_spare_takes_the_run(make_supervisor, sessions):
     supervisor.keep_spare()
     wait_for(lambda: supervisor.spare_is_ready)
     run_id = queue_run(sessions)
-    spare, claimed = supervisor._spare._process.pid, claim(sessions)
-    supervisor.supervise(claimed)
+    spare_pid, claimed_run = supervisor._spare._process.pid, claim(sessions)
+    supervisor.supervise(claimed_run)
     assert read(sessions, run_id).status == "finished"
-    assert pid_of(sessions, claimed) == spare
+    assert pid_of(sessions, claimed_run) == spare_pid
     assert not supervisor.spare_is_ready
 
 
@@ -169,10 +169,10 @@ def test_an_end_without_an_outcome_counts_as_a_failure(make_supervisor, sessions
 def run_after_sigkill(toy, sessions):
     """Return the run as its supervisor leaves it after a SIGKILL of the trainer."""
     run_id = queue_run(sessions)
-    claimed = claim(sessions)
-    thread = supervise_in_thread(toy("long"), claimed)
+    claimed_run = claim(sessions)
+    thread = supervise_in_thread(toy("long"), claimed_run)
     wait_for(has_steps(sessions, run_id))
-    os.kill(pid_of(sessions, claimed), signal.SIGKILL)
+    os.kill(pid_of(sessions, claimed_run), signal.SIGKILL)
     thread.join()
     return read(sessions, run_id)
 
@@ -246,10 +246,10 @@ def test_the_lease_is_renewed_while_the_trainer_works(make_supervisor, sessions)
 
 def test_a_lost_lease_ends_the_trainer_and_leaves_the_run_unchanged(make_supervisor, sessions):
     run_id = queue_run(sessions)
-    claimed = claim(sessions)
-    thread = supervise_in_thread(make_supervisor("long"), claimed)
+    claimed_run = claim(sessions)
+    thread = supervise_in_thread(make_supervisor("long"), claimed_run)
     wait_for(has_steps(sessions, run_id))
-    pid = pid_of(sessions, claimed)
+    pid = pid_of(sessions, claimed_run)
     with sessions.begin() as session:
         session.execute(update(Run).values(attempt=7, worker_id="another"))
     thread.join(60)
@@ -268,7 +268,7 @@ def test_child_processes_of_a_trainer_end_with_it(make_supervisor, sessions):
 
 def test_a_trainer_ends_with_its_killed_supervisor(settings, sessions):
     queue_run(sessions)
-    claimed = claim(sessions)
+    claimed_run = claim(sessions)
     program = f"""
 import sys, threading
 from backend.storage.engine import open_engine, open_sessions
@@ -284,7 +284,7 @@ argv = (sys.executable, {str(TOY_TRAINER_PATH)!r}, "long")
 slot = Slot(0, "cpu", "CPU", 1)
 spare = Spare(settings, slot, argv)
 supervisor = Supervisor(settings, sessions, slot, threading.Event(), spare=spare)
-supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
+supervisor.supervise(Claim({claimed_run.run_id!r}, 1, {{}}))
 """
     environment = {
         **os.environ,
@@ -293,8 +293,8 @@ supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
         "DATABASE_URL": settings.database_url,
     }
     process = subprocess.Popen([sys.executable, "-c", program], env=environment)
-    wait_for(has_steps(sessions, claimed.run_id))
-    pid = pid_of(sessions, claimed)
+    wait_for(has_steps(sessions, claimed_run.run_id))
+    pid = pid_of(sessions, claimed_run)
     process.kill()
     process.wait()
     wait_for(lambda: not is_alive(pid))
@@ -334,29 +334,29 @@ out.write(b"after\n")
 out.flush()
 sys.stderr.write("e" * 10_000_000)
 """
-    heard = []
+    lines = []
     trainer = start_trainer((sys.executable, "-c", program), os.environ)
-    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), lines.append, database_url="")
     assert trainer.wait(60) == 0
     trainer.kill()
-    dropped = f"[{10_000_001 - MAX_LINE_BYTES:,} more bytes of this line are not kept]"
+    truncation_note = f"[{10_000_001 - MAX_LINE_BYTES:,} more bytes of this line are not kept]"
     faces = "\N{GRINNING FACE}" * (MAX_LINE_BYTES // 4)
-    output = [line for line in heard if not line.startswith(("e", "[9,967,232 "))]
-    assert output == ["café \\xff\0", faces, dropped, "after"]
-    assert "e" * MAX_LINE_BYTES in heard
+    output = [line for line in lines if not line.startswith(("e", "[9,967,232 "))]
+    assert output == ["café \\xff\0", faces, truncation_note, "after"]
+    assert "e" * MAX_LINE_BYTES in lines
     assert len(trainer.last_error_line) == REASON_CHARACTERS
 
 
 def test_a_secret_across_the_cut_of_a_long_line_is_removed(monkeypatch):
     add_secrets("canary-of-a-long-line")
     program = f"print('x' * ({MAX_LINE_BYTES} - 9) + 'canary-of-a-long-line' + 'y' * 5000)"
-    heard = []
+    lines = []
     trainer = start_trainer((sys.executable, "-c", program), os.environ)
-    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), lines.append, database_url="")
     assert trainer.wait(60) == 0
     trainer.kill()
-    assert heard[0].endswith("xxx[secret]y")
-    assert "bytes of this line are not kept" in heard[1]
+    assert lines[0].endswith("xxx[secret]y")
+    assert "bytes of this line are not kept" in lines[1]
 
 
 def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
@@ -369,8 +369,8 @@ def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
     }
     variables["DATABASE_URL"] = "postgresql://me:canary@db/lab"
     slot = Slot(0, "cpu", "CPU", 1)
-    served = settings.model_copy(update={"database_url": variables["DATABASE_URL"]})
-    offline = trainer_environment(served, slot, variables)
+    server_settings = settings.model_copy(update={"database_url": variables["DATABASE_URL"]})
+    offline = trainer_environment(server_settings, slot, variables)
     assert not set(offline) & {"GRPOLAB_TOKEN", "BROKER_URL", "HF_TOKEN", "SOME_API_KEY", "DATABASE_URL"}
     assert "canary" not in str(offline)
     online = trainer_environment(settings.model_copy(update={"hf_online": True}), slot, variables)
@@ -378,7 +378,7 @@ def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
 
 
 def test_only_the_trainer_gets_reward_server_settings_and_not_its_sandbox(settings, monkeypatch):
-    served = {
+    server_settings = {
         "judge_url": "http://h/v1",
         "judge_model": "m",
         "judge_api_key": "canary",
@@ -387,7 +387,7 @@ def test_only_the_trainer_gets_reward_server_settings_and_not_its_sandbox(settin
         "openenv_keys": "maze=canary",
     }
     slot = Slot(0, "cpu", "CPU", 1)
-    environment = trainer_environment(settings.model_copy(update=served), slot, {})
+    environment = trainer_environment(settings.model_copy(update=server_settings), slot, {})
     assert environment["JUDGE_API_KEY"] == environment["ENGINE_API_KEY"] == "canary"
     assert environment["OPENENV_KEYS"] == "maze=canary"
     for name, variable in environment.items():

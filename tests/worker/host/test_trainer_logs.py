@@ -15,23 +15,23 @@ def test_secrets_do_not_reach_the_log():
 
 
 def test_lines_are_written_in_order_and_once():
-    written = []
-    log = LogCollector(lambda number, text: written.append((number, text)))
+    written_chunks = []
+    log = LogCollector(lambda number, text: written_chunks.append((number, text)))
     log.add("one")
     log.add("two")
     log.flush()
     log.flush()
     log.add("three")
     log.flush()
-    assert written == [(0, "one\ntwo\n"), (1, "three\n")]
+    assert written_chunks == [(0, "one\ntwo\n"), (1, "three\n")]
 
 
 def test_a_chunk_whose_response_was_lost_is_sent_again_unchanged():
-    stored: dict[int, str] = {}
+    text_by_number: dict[int, str] = {}
     is_cut = [True]
 
     def write(number, text):
-        stored.setdefault(number, text)  # like the primary key of the table
+        text_by_number.setdefault(number, text)  # like the primary key of the table
         if is_cut.pop() if is_cut else False:
             raise ConnectionResetError
 
@@ -41,13 +41,13 @@ def test_a_chunk_whose_response_was_lost_is_sent_again_unchanged():
         log.flush()
     log.add("two")
     log.flush()
-    assert stored == {0: "one\n", 1: "two\n"}
+    assert text_by_number == {0: "one\n", 1: "two\n"}
 
 
 def test_output_beyond_the_limit_leaves_one_visible_note():
-    written = []
-    log = LogCollector(lambda _number, text: written.append(text), limit=20)
+    written_texts = []
+    log = LogCollector(lambda _number, text: written_texts.append(text), limit=20)
     for line in ("0123456789", "0123456789", "more", "and more"):
         log.add(line)
     log.flush()
-    assert written == ["0123456789\n" + LIMIT_NOTE]
+    assert written_texts == ["0123456789\n" + LIMIT_NOTE]

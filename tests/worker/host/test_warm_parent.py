@@ -62,20 +62,20 @@ def environment(settings, **variables):
 
 
 def test_forks_share_memory_and_end_independently(settings, parent):
-    stopped, killed, remaining = (parent.take(environment(settings)) for _ in range(3))
-    for fork in (stopped, killed, remaining):
+    stopped_fork, killed_fork, remaining_fork = (parent.take(environment(settings)) for _ in range(3))
+    for fork in (stopped_fork, killed_fork, remaining_fork):
         wait_for(fork.ready.is_set)
         assert os.getsid(fork.pid) == fork.pid
         of_its_own = psutil.Process(fork.pid).memory_full_info().uss
         assert of_its_own < 100 * 2**20  # torch alone uses more
         assert fork.wait(0) is None
-    stopped.ask_to_stop()
-    os.kill(killed.pid, signal.SIGKILL)
-    remaining.kill()  # as its supervisor does
-    assert stopped.wait(30) == EXIT_ORPHANED  # it had no run yet
-    assert killed.wait(30) == remaining.wait(30) == -signal.SIGKILL
-    stopped.kill()  # closes its pipes
-    killed.kill()
+    stopped_fork.ask_to_stop()
+    os.kill(killed_fork.pid, signal.SIGKILL)
+    remaining_fork.kill()  # as its supervisor does
+    assert stopped_fork.wait(30) == EXIT_ORPHANED  # it had no run yet
+    assert killed_fork.wait(30) == remaining_fork.wait(30) == -signal.SIGKILL
+    stopped_fork.kill()  # closes its pipes
+    killed_fork.kill()
     assert parent.is_ready
 
 
@@ -109,7 +109,7 @@ time.sleep(600)
 """
     monkeypatch.setenv("STATE_DIR", str(settings.state_dir))
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as worker:
-        parent, fork = (psutil.Process(int(word)) for word in worker.stdout.readline().split())
+        parent, fork = (psutil.Process(int(pid)) for pid in worker.stdout.readline().split())
         worker.kill()
     for process in (parent, fork):
         wait_for(partial(has_ended, process), seconds=30)

@@ -53,24 +53,24 @@ def start_worker(settings, sessions):
     workers = []
 
     def start(toy="finish", slots=1, **changes):
-        changed = settings.model_copy(update=changes)
+        changed_settings = settings.model_copy(update=changes)
         environment = {
             **os.environ,
             "TOY": toy,
             "PYTHONPATH": str(ROOT),
-            "STATE_DIR": str(changed.state),
-            "DATABASE_URL": changed.database_url,
-            "LEASE_SECONDS": str(changed.lease_seconds),
-            "POLL_SECONDS": str(changed.poll_seconds),
+            "STATE_DIR": str(changed_settings.state),
+            "DATABASE_URL": changed_settings.database_url,
+            "LEASE_SECONDS": str(changed_settings.lease_seconds),
+            "POLL_SECONDS": str(changed_settings.poll_seconds),
             "WORKER_SLOTS": str(slots),
-            "WORKER_RUNS": str(changed.worker_runs),
-            "WORKER_IDLE_SECONDS": str(changed.worker_idle_seconds),
-            "WORKER_UNTIL": str(changed.worker_until),
+            "WORKER_RUNS": str(changed_settings.worker_runs),
+            "WORKER_IDLE_SECONDS": str(changed_settings.worker_idle_seconds),
+            "WORKER_UNTIL": str(changed_settings.worker_until),
         }
         argv = [sys.executable, "-m", "celery", "--app", "tests.worker.host.toy_app", "--quiet", "worker"]
         argv += ["--pool", "threads", "--concurrency", str(slots), "--queues", "gpu"]
         argv += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        with (changed.state / f"worker{len(workers)}.log").open("wb") as log:
+        with (changed_settings.state / f"worker{len(workers)}.log").open("wb") as log:
             workers.append(subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log))
         worker = workers[-1]
         wait_for(
@@ -146,7 +146,7 @@ def test_a_broker_failure_disturbs_no_run_and_the_doorbell_works_afterwards(
     ring_until(settings, have_status(sessions, "running", run_ids))
     broker.kill()
     broker.wait()
-    again = start_broker(settings)
+    second_broker = start_broker(settings)
     try:
         assert have_status(sessions, "running", run_ids)()
         with sessions.begin() as session:
@@ -156,8 +156,8 @@ def test_a_broker_failure_disturbs_no_run_and_the_doorbell_works_afterwards(
         ring_until(settings, have_status(sessions, "running", later_runs))
         assert worker.poll() is None
     finally:
-        again.kill()
-        again.wait()
+        second_broker.kill()
+        second_broker.wait()
 
 
 def test_the_worker_does_not_import_torch(settings):

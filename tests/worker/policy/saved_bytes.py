@@ -10,18 +10,18 @@ Result = TypeVar("Result")
 
 
 def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, int]:
-    """Return the result of `work`, and the bytes saved for its gradients, excluding the model's weights.
+    """Return the result of `forward`, and the bytes saved for its gradients, excluding the model's weights.
 
     A storage that several operations save counts once."""
     weights = {_storage_address(weight) for weight in model.parameters()}
     bytes_by_storage: dict[int, int] = {}
-    alive: list[Tensor] = []
+    kept_tensors: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
         storage = _storage_address(tensor)
         if storage not in weights and storage not in bytes_by_storage:
             bytes_by_storage[storage] = tensor.untyped_storage().nbytes()
-            alive.append(tensor.detach())  # otherwise the address could be reused
+            kept_tensors.append(tensor.detach())  # otherwise the address could be reused
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -31,5 +31,5 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
 
 def _storage_address(tensor: Tensor) -> int:
     """Return the address of a tensor's storage, or of its integers if torchao has quantised it."""
-    plain: Tensor = getattr(tensor, "qdata", tensor)
-    return plain.untyped_storage().data_ptr()
+    plain_tensor: Tensor = getattr(tensor, "qdata", tensor)
+    return plain_tensor.untyped_storage().data_ptr()

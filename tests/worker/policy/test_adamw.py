@@ -41,46 +41,52 @@ def fit(layers, *, moments="float32", offload=False, steps=STEPS, optimizer=None
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("offload", [False, True])
 def test_a_restored_optimizer_continues_bit_by_bit(moments, dtype, offload):
-    straight = layers_of(dtype)
-    fit(straight, moments=moments, offload=offload, steps=8)
-    half = layers_of(dtype)
-    before, _ = fit(half, moments=moments, offload=offload, steps=4)
-    saved = {name: tensor.clone() for name, tensor in before.tensors().items()}
-    assert all(type(tensor) is torch.Tensor for tensor in saved.values())
-    resumed = layers_of(dtype)
+    uninterrupted_layers = layers_of(dtype)
+    fit(uninterrupted_layers, moments=moments, offload=offload, steps=8)
+    half_trained = layers_of(dtype)
+    first_optimizer, _ = fit(half_trained, moments=moments, offload=offload, steps=4)
+    saved_tensors = {name: tensor.clone() for name, tensor in first_optimizer.tensors().items()}
+    assert all(type(tensor) is torch.Tensor for tensor in saved_tensors.values())
+    resumed_layers = layers_of(dtype)
     config = OptimizerConfig(lr=3e-3, weight_decay=0.01, moments=moments)
-    after = PolicyOptimizer(resumed, config, steps=STEPS, offload=offload)
-    resumed.load_state_dict(half.state_dict())
-    after.restore(before.values(), saved)
-    fit(resumed, optimizer=after, steps=4, first=5)
-    for uninterrupted, right in zip(straight.parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(uninterrupted, right)
+    restored_optimizer = PolicyOptimizer(resumed_layers, config, steps=STEPS, offload=offload)
+    resumed_layers.load_state_dict(half_trained.state_dict())
+    restored_optimizer.restore(first_optimizer.values(), saved_tensors)
+    fit(resumed_layers, optimizer=restored_optimizer, steps=4, first=5)
+    for expected_weights, resumed_weights in zip(
+        uninterrupted_layers.parameters(), resumed_layers.parameters(), strict=True
+    ):
+        assert torch.equal(expected_weights, resumed_weights)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_offloaded_optimizer_computes_the_same(dtype):
-    resident, offloaded = layers_of(dtype), layers_of(dtype)
-    fit(resident)
-    fit(offloaded, offload=True)
+    resident_layers, offloaded_layers = layers_of(dtype), layers_of(dtype)
+    fit(resident_layers)
+    fit(offloaded_layers, offload=True)
     assert all(
-        torch.equal(expected, right)
-        for expected, right in zip(resident.parameters(), offloaded.parameters(), strict=True)
+        torch.equal(resident_weights, offloaded_weights)
+        for resident_weights, offloaded_weights in zip(
+            resident_layers.parameters(), offloaded_layers.parameters(), strict=True
+        )
     )
 
 
 @on_gpu
 @pytest.mark.parametrize("moments", ["float32", "int8"])
 def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments):
-    resident, offloaded = layers_of().cuda(), layers_of().cuda()
-    for layers, offload in ((resident, False), (offloaded, True)):
+    resident_layers, offloaded_layers = layers_of().cuda(), layers_of().cuda()
+    for layers, offload in ((resident_layers, False), (offloaded_layers, True)):
         optimizer = PolicyOptimizer(
             layers, OptimizerConfig(lr=3e-3, moments=moments), steps=4, offload=offload
         )
         layers(torch.ones(2, 64, device="cuda")).square().sum().backward()
         optimizer.step(1)
         assert all(master.is_cuda != offload for master in optimizer.masters.values())
-    for expected, right in zip(resident.parameters(), offloaded.parameters(), strict=True):
-        torch.testing.assert_close(expected, right, rtol=1e-3, atol=1e-4)
+    for resident_weights, offloaded_weights in zip(
+        resident_layers.parameters(), offloaded_layers.parameters(), strict=True
+    ):
+        torch.testing.assert_close(resident_weights, offloaded_weights, rtol=1e-3, atol=1e-4)
 
 
 def large_layers():
@@ -99,25 +105,30 @@ def test_on_a_gpu_paged_moments_learn_the_same_and_continue_bit_by_bit(moments):
             layers(torch.ones(4, 64, device="cuda")).sub(1).square().mean().backward()
             optimizer.step(step)
 
-    def optimizer_of(layers, *, paged=True):
+    def make_optimizer(layers, *, paged=True):
         return PolicyOptimizer(layers, OptimizerConfig(lr=1e-3, moments=moments, paged=paged), steps=STEPS)
 
-    plain, straight, half = large_layers(), large_layers(), large_layers()
-    steps(plain, optimizer_of(plain, paged=False), 1, 8)
-    steps(straight, optimizer_of(straight), 1, 8)
-    before = optimizer_of(half)
-    steps(half, before, 1, 4)
-    assert before.adam.state[before.masters["0.weight"]]["state1"].is_paged
-    saved = {name: tensor.clone() for name, tensor in before.tensors().items()}
-    resumed = large_layers()
-    resumed.load_state_dict(half.state_dict())
-    after = optimizer_of(resumed)
-    after.restore(before.values(), saved)
-    steps(resumed, after, 5, 4)
-    for uninterrupted, right, unpaged in zip(
-        straight.parameters(), resumed.parameters(), plain.parameters(), strict=True
+    unpaged_layers, uninterrupted_layers, half_trained = large_layers(), large_layers(), large_layers()
+    steps(unpaged_layers, make_optimizer(unpaged_layers, paged=False), 1, 8)
+    steps(uninterrupted_layers, make_optimizer(uninterrupted_layers), 1, 8)
+    first_optimizer = make_optimizer(half_trained)
+    steps(half_trained, first_optimizer, 1, 4)
+    assert first_optimizer.adam.state[first_optimizer.masters["0.weight"]]["state1"].is_paged
+    saved_tensors = {name: tensor.clone() for name, tensor in first_optimizer.tensors().items()}
+    resumed_layers = large_layers()
+    resumed_layers.load_state_dict(half_trained.state_dict())
+    restored_optimizer = make_optimizer(resumed_layers)
+    restored_optimizer.restore(first_optimizer.values(), saved_tensors)
+    steps(resumed_layers, restored_optimizer, 5, 4)
+    for expected_weights, resumed_weights, unpaged_weights in zip(
+        uninterrupted_layers.parameters(),
+        resumed_layers.parameters(),
+        unpaged_layers.parameters(),
+        strict=True,
     ):
-        assert torch.equal(uninterrupted, right)
-        torch.testing.assert_close(uninterrupted, unpaged, rtol=1e-2, atol=2e-3)
-    after.reset()
-    assert all(state["step"] == 0 and not state["state1"].any() for state in after.adam.state.values())
+        assert torch.equal(expected_weights, resumed_weights)
+        torch.testing.assert_close(expected_weights, unpaged_weights, rtol=1e-2, atol=2e-3)
+    restored_optimizer.reset()
+    assert all(
+        state["step"] == 0 and not state["state1"].any() for state in restored_optimizer.adam.state.values()
+    )

@@ -86,17 +86,17 @@ def test_learner_and_sampler_agree_with_a_plain_forward(load, policy, dtype):
     ids = [adapted.encode(prompt.text, room=12) for prompt in prompts]
     for prompt, group in zip(ids, groups, strict=True):
         for completion in group:
-            alone = token_batch([prompt], [completion.ids.tolist()], pad_id=0)
-            scored = token_logprobs(adapted.model, alone, temperature=1.0).logprobs[0]
-            drawn = torch.as_tensor(completion.sampler_logprobs)
-            torch.testing.assert_close(scored.detach(), drawn, rtol=0, atol=bound)
+            single_batch = token_batch([prompt], [completion.ids.tolist()], pad_id=0)
+            scored_logprobs = token_logprobs(adapted.model, single_batch, temperature=1.0).logprobs[0]
+            sampler_logprobs = torch.as_tensor(completion.sampler_logprobs)
+            torch.testing.assert_close(scored_logprobs.detach(), sampler_logprobs, rtol=0, atol=bound)
 
 
 def test_only_the_adapter_trains_and_a_fresh_one_changes_nothing(load):
     adapted, base = load(), load({"type": "none"})
-    trained = {name for name, weight in adapted.model.named_parameters() if weight.requires_grad}
-    assert trained
-    assert all("lora_" in name for name in trained)
+    trained_names = {name for name, weight in adapted.model.named_parameters() if weight.requires_grad}
+    assert trained_names
+    assert all("lora_" in name for name in trained_names)
     # 4 layers x (q 128+128, k and v 128+64, o 128+128, gate, up and down 128+384) x rank 4
     assert sum(weight.numel() for weight in adapter_weights(adapted.model).values()) == 38_912
     torch.testing.assert_close(logprobs(adapted.model), logprobs(base.model), rtol=0, atol=1e-5)
@@ -117,13 +117,16 @@ def test_a_checkpoint_holds_the_adapter_and_opens_with_transformers(load, tmp_pa
     directory = save_checkpoint(tmp_path / "c", adapted, {}, step=3)
     assert not (directory / "model.safetensors").exists()
     assert json.loads((directory / "adapter_config.json").read_text())["r"] == 4
-    opened = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    opened_model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
     torch.testing.assert_close(
-        logprobs_by_single_forwards(opened), logprobs_by_single_forwards(adapted.model), rtol=0, atol=1e-6
+        logprobs_by_single_forwards(opened_model),
+        logprobs_by_single_forwards(adapted.model),
+        rtol=0,
+        atol=1e-6,
     )
-    restored = load()
-    load_checkpoint(directory, restored, {})
-    assert torch.equal(logprobs(restored.model), logprobs(adapted.model))
+    restored_policy = load()
+    load_checkpoint(directory, restored_policy, {})
+    assert torch.equal(logprobs(restored_policy.model), logprobs(adapted.model))
 
 
 def test_a_checkpoint_refuses_another_base_and_another_rank(load, settings, tmp_path):
@@ -207,9 +210,9 @@ def test_an_adapter_for_another_model_or_of_another_kind_is_refused(
     [error] = policy_errors(PolicyConfig(adapter=CONTINUED_ADAPTER), settings)
     assert error.path == "policy.adapter.name"
     assert reason in error.message
-    with pytest.raises(InvalidConfig) as refused:
+    with pytest.raises(InvalidConfig) as error_info:
         load(CONTINUED_ADAPTER)
-    assert reason in str(refused.value.errors)
+    assert reason in str(error_info.value.errors)
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
@@ -217,10 +220,10 @@ def test_a_model_next_to_an_adapter_is_neither_policy_nor_checkpoint(
     load, stored_adapter, settings, tmp_path, name
 ):
     """from_pretrained would load the adapter of such a directory, regardless of the config."""
-    mixed = settings.models_dir / "mixed"
-    shutil.copytree(save_checkpoint(tmp_path / "whole", load({"type": "none"}), {}, step=3), mixed)
+    mixed_directory = settings.models_dir / "mixed"
+    shutil.copytree(save_checkpoint(tmp_path / "whole", load({"type": "none"}), {}, step=3), mixed_directory)
     assert policy_errors(PolicyConfig(name="mixed"), settings) == []
-    shutil.copy(stored_adapter() / name, mixed / name)
+    shutil.copy(stored_adapter() / name, mixed_directory / name)
     [error] = policy_errors(PolicyConfig(name="mixed"), settings)
     assert error.path == "policy.name"
     assert f"holds an adapter ({name}) beside the model" in error.message
@@ -228,20 +231,20 @@ def test_a_model_next_to_an_adapter_is_neither_policy_nor_checkpoint(
         load_policy(PolicyConfig(name="mixed"), settings)
     if name == "adapter_config.json":
         with pytest.raises(BadCheckpoint, match="it holds an adapter"):
-            load_weights(mixed, load({"type": "none"}))
+            load_weights(mixed_directory, load({"type": "none"}))
 
 
 def test_an_adapter_learns_what_is_rewarded(load):
     adapted = load()
     optimizer = PolicyOptimizer(adapted.model, OptimizerConfig(lr=1e-2), steps=20)
     base = {name: weight.clone() for name, weight in base_model(adapted.model).named_parameters()}
-    before = logprobs(adapted.model).sum().item()
+    logprob_before = logprobs(adapted.model).sum().item()
     for step in range(1, 21):
         (-logprobs(adapted.model).sum()).backward()
         optimizer.step(step)
-    assert logprobs(adapted.model).sum().item() > before / 2
-    now = dict(base_model(adapted.model).named_parameters())
-    assert all(torch.equal(now[name], weight) for name, weight in base.items())
+    assert logprobs(adapted.model).sum().item() > logprob_before / 2
+    current_weights = dict(base_model(adapted.model).named_parameters())
+    assert all(torch.equal(current_weights[name], weight) for name, weight in base.items())
     assert all("lora_" in name for name in optimizer.tensors())
 
 
@@ -261,13 +264,13 @@ def test_experts_can_be_adapted_sampled_and_merged(load, dtype):
     torch.testing.assert_close(
         logprobs(merged_copy(adapted.model)), logprobs(adapted.model), rtol=0, atol=bound
     )
-    without = logprobs(base_model(adapted.model))
-    torch.testing.assert_close(without, logprobs(base.model), rtol=0, atol=bound)
-    assert (without - logprobs(adapted.model)).abs().max() > 0.05
+    base_logprobs = logprobs(base_model(adapted.model))
+    torch.testing.assert_close(base_logprobs, logprobs(base.model), rtol=0, atol=bound)
+    assert (base_logprobs - logprobs(adapted.model)).abs().max() > 0.05
     logprobs(adapted.model).sum().backward()
-    trained = {name for name, weight in adapted.model.named_parameters() if weight.grad is not None}
-    assert {name.split(".")[-4] for name in trained if ".mlp." in name} == {"experts", "base_layer"}
-    assert all("lora_" in name for name in trained)
+    trained_names = {name for name, weight in adapted.model.named_parameters() if weight.grad is not None}
+    assert {name.split(".")[-4] for name in trained_names if ".mlp." in name} == {"experts", "base_layer"}
+    assert all("lora_" in name for name in trained_names)
 
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss", "qwen3_next", "deepseek_v3", "granite4"])
@@ -277,19 +280,21 @@ def test_the_adapter_of_experts_is_the_product_of_its_factors(name):
     add_adapter(model, LoraAdapter(rank=2, alpha=4, targets="experts"), base=name)
     torch.manual_seed(1)
     layer = next(module for module in model.modules() if is_lora_experts(module))
-    before = {key: weight.clone() for key, weight in layer.get_base_layer().named_parameters()}
+    base_weights = {key: weight.clone() for key, weight in layer.get_base_layer().named_parameters()}
     for weight in adapter_weights(model).values():
         weight.data = 0.1 * torch.randn_like(weight)
-    merged = next(module for module in merged_copy(model).modules() if hasattr(module, "gate_up_proj"))
+    merged_experts = next(
+        module for module in merged_copy(model).modules() if hasattr(module, "gate_up_proj")
+    )
     for wrapper in (layer, layer.base_layer):
-        moved = getattr(merged, wrapper.parameter_name) - before[wrapper.parameter_name]
+        weight_change = getattr(merged_experts, wrapper.parameter_name) - base_weights[wrapper.parameter_name]
         first, second = wrapper.lora_A["default"].weight, wrapper.lora_B["default"].weight
-        experts = len(moved)
+        experts = len(weight_change)
         for expert in range(experts):
             factor = second.view(len(second), 2, experts)[:, :, expert]  # peft: (outputs, rank, experts)
             product = 2 * factor @ first.view(experts, 2, -1)[expert]
-            product = product if product.shape == moved[expert].shape else product.T
-            torch.testing.assert_close(moved[expert], product, rtol=1e-4, atol=1e-5)
+            product = product if product.shape == weight_change[expert].shape else product.T
+            torch.testing.assert_close(weight_change[expert], product, rtol=1e-4, atol=1e-5)
     ids = torch.arange(1, 9)[None]
     logits, expected = (network(ids, use_cache=False).logits for network in (model, merged_copy(model)))
     torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-3)
@@ -299,16 +304,19 @@ def test_the_adapter_of_experts_is_the_product_of_its_factors(name):
 def test_peft_opens_a_checkpoint_of_adapted_experts_and_it_can_be_continued(load, settings, tmp_path):
     adapted = with_nonzero_adapter(load(EXPERT_ADAPTER, name="tiny_moe"))
     directory = save_checkpoint(tmp_path / "c", adapted, {}, step=1)
-    restored = load(EXPERT_ADAPTER, name="tiny_moe")
-    load_checkpoint(directory, restored, {})
-    assert torch.equal(logprobs(restored.model), logprobs(adapted.model))
-    opened = PeftModel.from_pretrained(
+    restored_policy = load(EXPERT_ADAPTER, name="tiny_moe")
+    load_checkpoint(directory, restored_policy, {})
+    assert torch.equal(logprobs(restored_policy.model), logprobs(adapted.model))
+    opened_model = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(BUILT_IN["tiny_moe"], dtype=torch.float32), directory
     ).eval()
     torch.testing.assert_close(
-        logprobs_by_single_forwards(opened), logprobs_by_single_forwards(adapted.model), rtol=0, atol=1e-4
+        logprobs_by_single_forwards(opened_model),
+        logprobs_by_single_forwards(adapted.model),
+        rtol=0,
+        atol=1e-4,
     )
     renamed = settings.models_dir / "experts"
     shutil.copytree(directory, renamed, ignore=shutil.ignore_patterns("trainer"))
-    continued = load({"type": "continued", "name": "experts"}, name="tiny_moe")
-    torch.testing.assert_close(logprobs(continued.model), logprobs(adapted.model), rtol=0, atol=1e-5)
+    continued_policy = load({"type": "continued", "name": "experts"}, name="tiny_moe")
+    torch.testing.assert_close(logprobs(continued_policy.model), logprobs(adapted.model), rtol=0, atol=1e-5)

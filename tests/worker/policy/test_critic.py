@@ -47,12 +47,14 @@ def with_nonzero_head(model):
 
 
 def test_a_new_critic_predicts_zero_and_leaves_the_policy_unchanged(policy, tokens):
-    before = copy.deepcopy(policy.model.state_dict())
+    weights_before = copy.deepcopy(policy.model.state_dict())
     critic = critic_of(policy)
     assert critic.predict(tokens).abs().max() == 0
     critic.fit(batch_of(critic, tokens), [torch.arange(4)], Fitted(), step=1)
     assert critic.predict(tokens).abs().max() > 0
-    assert all(torch.equal(before[name], weight) for name, weight in policy.model.state_dict().items())
+    assert all(
+        torch.equal(weights_before[name], weight) for name, weight in policy.model.state_dict().items()
+    )
 
 
 def batch_of(critic, tokens):
@@ -93,12 +95,12 @@ def estimate(policy, tokens, *, step, **value):
 
 
 def test_advantages_are_whitened_over_the_tokens_with_a_reward(policy, tokens):
-    estimated = estimate(policy, tokens, step=1)
-    trained_advantages = estimated.advantages[:3][tokens.mask[:3]]
+    estimates = estimate(policy, tokens, step=1)
+    trained_advantages = estimates.advantages[:3][tokens.mask[:3]]
     assert trained_advantages.mean().item() == pytest.approx(0, abs=1e-6)
     assert trained_advantages.std().item() == pytest.approx(1, abs=1e-6)
-    assert (estimated.advantages[3] == 0).all()
-    assert not estimated.values.mask[3].any()
+    assert (estimates.advantages[3] == 0).all()
+    assert not estimates.values.mask[3].any()
 
 
 def test_a_pretraining_critic_learns_the_observed_rewards(policy, tokens):
@@ -106,5 +108,7 @@ def test_a_pretraining_critic_learns_the_observed_rewards(policy, tokens):
     pretraining = estimate(policy, tokens, step=3, pretrain_steps=3).values.returns
     assert pretraining[0, :3].tolist() == pytest.approx([1, 1, 1], abs=1e-6)
     assert pretraining[1, :4].tolist() == pytest.approx([0, 0, 0, 0], abs=1e-6)
-    later = estimate(policy, tokens, step=4, pretrain_steps=3).values
-    assert later.returns[0, :2].tolist() == pytest.approx(later.old_values[0, 1:3].tolist(), abs=1e-6)
+    later_values = estimate(policy, tokens, step=4, pretrain_steps=3).values
+    assert later_values.returns[0, :2].tolist() == pytest.approx(
+        later_values.old_values[0, 1:3].tolist(), abs=1e-6
+    )

@@ -62,9 +62,9 @@ def test_a_window_bounds_what_a_token_attends_to():
 def test_only_the_experts_that_read_a_token_count(kind):
     names = {"num_experts": 8} if kind is Qwen3MoeConfig else {"num_local_experts": 8}
     sizes = {"moe_intermediate_size": 48} if kind is Qwen3MoeConfig else {}
-    few, all_of_them = (
+    few_experts, all_experts = (
         ModelFlops(AutoModelForCausalLM.from_config(kind(**SMALL, **sizes, **names, num_experts_per_tok=k)))
         for k in (2, 8)
     )
     one_expert = 3 * 32 * 48
-    assert all_of_them.weights - few.weights == pytest.approx(2 * 6 * one_expert)
+    assert all_experts.weights - few_experts.weights == pytest.approx(2 * 6 * one_expert)

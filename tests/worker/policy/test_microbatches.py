@@ -34,38 +34,38 @@ def test_tokens_include_prompt_and_padding():
 )
 def test_every_completion_is_in_one_microbatch_and_only_a_single_one_exceeds_the_limit(lengths, limit, rows):
     tokens = batch(lengths)
-    parts = microbatches(tokens, rows=rows, tokens=limit)
-    assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
-    for count, width in shapes(parts, tokens):
+    row_sets = microbatches(tokens, rows=rows, tokens=limit)
+    assert sorted(torch.cat(row_sets).tolist()) == list(range(len(lengths)))
+    for count, width in shapes(row_sets, tokens):
         assert count == 1 or not limit or count * width <= limit
         assert not rows or count <= rows
 
 
 def failing_above(count):
-    tried = []
+    tried_sizes = []
 
-    def work(parts):
-        tried.append([len(rows) for rows in parts])
+    def compute(parts):
+        tried_sizes.append([len(rows) for rows in parts])
         if max(map(len, parts)) > count:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
         return "done"
 
-    return work, tried
+    return compute, tried_sizes
 
 
 def test_work_is_repeated_with_half_the_tokens_until_it_fits():
-    passes, undone = Microbatches(ResourcesConfig()), []
-    work, tried = failing_above(2)
-    assert passes.run(batch([8] * 8), work, lambda: undone.append(1)) == "done"
-    assert tried == [[8], [4, 4], [2, 2, 2, 2]]
-    assert (passes.tokens, passes.halvings, len(undone)) == (20, 2, 2)
-    assert passes.run(batch([8] * 4), work) == "done"  # the limit stays halved
-    assert tried[-1] == [2, 2]
+    passes, undo_calls = Microbatches(ResourcesConfig()), []
+    compute, tried_sizes = failing_above(2)
+    assert passes.run(batch([8] * 8), compute, lambda: undo_calls.append(1)) == "done"
+    assert tried_sizes == [[8], [4, 4], [2, 2, 2, 2]]
+    assert (passes.tokens, passes.halvings, len(undo_calls)) == (20, 2, 2)
+    assert passes.run(batch([8] * 4), compute) == "done"  # the limit stays halved
+    assert tried_sizes[-1] == [2, 2]
 
 
 def test_a_single_completion_that_does_not_fit_is_an_error():
     passes = Microbatches(ResourcesConfig())
-    work, tried = failing_above(0)
+    compute, tried_sizes = failing_above(0)
     with pytest.raises(RuntimeError, match="out of memory"):
-        passes.run(batch([8, 8, 30]), work)
-    assert tried[-1] == [1, 1, 1]
+        passes.run(batch([8, 8, 30]), compute)
+    assert tried_sizes[-1] == [1, 1, 1]

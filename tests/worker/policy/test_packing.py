@@ -67,9 +67,9 @@ def eager_flex(monkeypatch):
 def test_packed_texts_match_padded_ones(name):
     """The reference is the model's own attention with an explicit mask."""
     model = build(name)
-    padded = logprobs_and_gradient(model)
+    padded_result = logprobs_and_gradient(model)
     assert enable_packing(model, "on") == ""
-    compare(padded, logprobs_and_gradient(model), relative=1e-6)
+    compare(padded_result, logprobs_and_gradient(model), relative=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_packed_texts_match_padded_ones(name):
 )
 def test_flex_attention_matches_padded_texts(name, monkeypatch):
     model = build(name)
-    padded = logprobs_and_gradient(model)
+    padded_result = logprobs_and_gradient(model)
     monkeypatch.setattr(packing, "_choose_attention", lambda _: "flex_attention")
     with eager_flex(monkeypatch):
         assert enable_packing(model, "on") == ""
-        compare(padded, logprobs_and_gradient(model), relative=1e-6)
+        compare(padded_result, logprobs_and_gradient(model), relative=1e-6)
 
 
 @pytest.mark.parametrize("name", UNPACKED_TYPES)
@@ -90,9 +90,9 @@ def test_a_model_whose_texts_would_mix_is_refused_by_its_config_and_by_the_probe
         model = build(name, dtype=dtype)
         reason = packing_error(model.config.to_dict())
         assert "state" in reason or "masks" in reason
-        with pytest.raises(InvalidConfig, match=r"resources\.packing: is on, but") as caught:
+        with pytest.raises(InvalidConfig, match=r"resources\.packing: is on, but") as error_info:
             enable_packing(model, "on")
-        assert reason in str(caught.value)
+        assert reason in str(error_info.value)
         with monkeypatch.context() as patched:
             patched.setattr(packing, "packing_error", lambda _: "")
             with pytest.raises(InvalidConfig, match=r"other states|depend on the texts before"):
@@ -125,14 +125,16 @@ def test_routers_are_recorded_and_replayed_in_packed_rows():
     model, tokens = build("qwen3_moe"), batch()
     routes = torch.randint(4, (*tokens.ids[:, :-1].shape, 2, 1), generator=torch.Generator().manual_seed(1))
     tokens = replace(tokens, routes=torch.cat([routes, (routes + 1) % 4], dim=-1))
-    padded = routed_logprobs(model, tokens, temperature=1.0)
+    padded_result = routed_logprobs(model, tokens, temperature=1.0)
     enable_packing(model, "on")
-    packed = routed_logprobs(model, tokens, temperature=1.0)
-    torch.testing.assert_close(packed.scored.logprobs, padded.scored.logprobs, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(packed.logprobs, padded.logprobs, rtol=1e-4, atol=1e-5)
-    assert packed.experts is not None
-    assert padded.experts is not None
-    assert torch.equal(packed.experts, padded.experts)
+    packed_result = routed_logprobs(model, tokens, temperature=1.0)
+    torch.testing.assert_close(
+        packed_result.scored.logprobs, padded_result.scored.logprobs, rtol=1e-4, atol=1e-5
+    )
+    torch.testing.assert_close(packed_result.logprobs, padded_result.logprobs, rtol=1e-4, atol=1e-5)
+    assert packed_result.experts is not None
+    assert padded_result.experts is not None
+    assert torch.equal(packed_result.experts, padded_result.experts)
 
 
 @pytest.mark.gpu
@@ -144,7 +146,7 @@ def test_on_a_gpu_kernels_match_padded_texts(name, kernel, dtype, monkeypatch):
     if kernel == "flash_attention_2" and (dtype == torch.float32 or not is_flash_attn_2_available()):
         pytest.skip("flash attention is not installed, or has no float32")
     model = build(name, dtype=dtype, wide=True).to("cuda")
-    padded = logprobs_and_gradient(model)
+    padded_result = logprobs_and_gradient(model)
     monkeypatch.setattr(packing, "_choose_attention", lambda _: kernel)
     assert enable_packing(model, "auto") == ""
-    compare(padded, logprobs_and_gradient(model), relative=1e-3 if dtype == torch.float32 else 0.05)
+    compare(padded_result, logprobs_and_gradient(model), relative=1e-3 if dtype == torch.float32 else 0.05)

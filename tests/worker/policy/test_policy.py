@@ -48,9 +48,9 @@ def copy(tmp_path):
 
 
 def refusal(name, settings, **changes):
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         load_policy(PolicyConfig(name=name, **changes), settings)
-    [error] = caught.value.errors
+    [error] = error_info.value.errors
     return error
 
 
@@ -146,11 +146,11 @@ def test_log_probabilities_of_a_padded_batch_match_single_rows(double, temperatu
 def test_the_energy_of_a_token_is_the_squared_distance_of_its_score(double, elements, monkeypatch):
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
     batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
-    full = next_tokens(double.model, batch, temperature=0.6)
-    chances = full.logprobs.exp()[full.of_token]
-    rows, columns = full.places
-    drawn = batch.ids[rows, batch.prompt_lengths[rows] + columns]
-    score = torch.nn.functional.one_hot(drawn, chances.shape[1]) - chances
+    all_tokens = next_tokens(double.model, batch, temperature=0.6)
+    chances = all_tokens.logprobs.exp()[all_tokens.of_token]
+    rows, columns = all_tokens.places
+    drawn_ids = batch.ids[rows, batch.prompt_lengths[rows] + columns]
+    score = torch.nn.functional.one_hot(drawn_ids, chances.shape[1]) - chances
     energies = token_energies(double.model, batch, temperature=0.6)
     torch.testing.assert_close(energies[rows, columns], score.square().sum(dim=1).float(), atol=1e-5, rtol=0)
     assert int((energies > 0).sum()) <= len(rows)
@@ -198,11 +198,11 @@ def test_long_runs_of_invalid_bytes_are_decoded_in_small_pieces_without_losses(m
     texts, lengths = TokenTexts(tokenizer), []
     decode = texts._decode
 
-    def counted(token_ids: list[int]) -> str:
+    def count_and_decode(token_ids: list[int]) -> str:
         lengths.append(len(token_ids))
         return decode(token_ids)
 
-    monkeypatch.setattr(texts, "_decode", counted)
+    monkeypatch.setattr(texts, "_decode", count_and_decode)
     assert "".join(texts.pieces(ids)) == decode(ids)
     assert "é😀" in decode(ids)
     assert max(lengths) <= 40

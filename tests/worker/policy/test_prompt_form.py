@@ -42,9 +42,9 @@ CONVERSATION: list[dict[str, Any]] = [
 
 
 def tokenizer(template: str | None) -> PreTrainedTokenizerFast:
-    built = build_tokenizer()
-    built.chat_template = template
-    return built
+    built_tokenizer = build_tokenizer()
+    built_tokenizer.chat_template = template
+    return built_tokenizer
 
 
 def form(template: str | None = CHATML, **policy: object) -> PromptForm:
@@ -52,15 +52,15 @@ def form(template: str | None = CHATML, **policy: object) -> PromptForm:
 
 
 def refusal(call) -> tuple[str, str]:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         call()
-    [error] = caught.value.errors
+    [error] = error_info.value.errors
     return error.path, error.message
 
 
 def test_messages_and_tools_are_formatted_unchanged():
-    talk = Prompt("a/2", "as text", "2", "a", messages=CONVERSATION, tools=[ADD_TOOL])
-    text = form(system_prompt="Not for messages.").text(talk)
+    prompt = Prompt("a/2", "as text", "2", "a", messages=CONVERSATION, tools=[ADD_TOOL])
+    text = form(system_prompt="Not for messages.").text(prompt)
     assert text.startswith('<tools>[{"type": "function"')
     assert text.endswith(
         "<system>Be brief.</system><user>1+1=?</user><assistant></assistant><tool>2</tool><assistant>"
@@ -103,9 +103,9 @@ def test_a_template_that_cannot_open_an_answer_is_refused(template, policy, path
     ],
 )
 def test_an_inconsistent_config_is_refused(fields, phrase):
-    with pytest.raises(ValueError, match=r"system_prompt|chat_template_kwargs") as caught:
+    with pytest.raises(ValueError, match=r"system_prompt|chat_template_kwargs") as error_info:
         PolicyConfig(**fields)
-    assert phrase in str(caught.value)
+    assert phrase in str(error_info.value)
 
 
 LIMIT_MESSAGE = "it takes more than 3 seconds or 1 GiB of memory"
@@ -124,14 +124,14 @@ def process_with_tokenizer(monkeypatch, tmp_path):
     monkeypatch.setattr(tokenizer_process, "MEMORY_GB", 1)
     monkeypatch.setattr(tokenizer_process, "MAX_TRIES", 1)
 
-    def apart(template=None, growing=""):
-        altered = tokenizer(template)
+    def format_in_process(template=None, growing=""):
+        altered_tokenizer = tokenizer(template)
         if growing:
-            add_growing_merges(altered, growing)
-        altered.save_pretrained(tmp_path)
+            add_growing_merges(altered_tokenizer, growing)
+        altered_tokenizer.save_pretrained(tmp_path)
         return TokenizerProcess(tmp_path)
 
-    return apart
+    return format_in_process
 
 
 def test_a_template_that_escapes_or_fills_the_memory_is_refused(process_with_tokenizer):
@@ -188,10 +188,10 @@ def test_an_untrusted_policy_is_tested_before_it_is_loaded(settings, monkeypatch
         BUILT_IN["tiny"], directory, ignore=shutil.ignore_patterns("*.py", "__pycache__", "card.json")
     )
     policy = load_policy(PolicyConfig(name="mine", chat_template=True), settings)
-    tiny = load_policy(PolicyConfig(chat_template=True), settings)
+    tiny_policy = load_policy(PolicyConfig(chat_template=True), settings)
     assert policy.form.process is not None
-    assert tiny.form.process is None
-    assert policy.encode(SUM_PROMPT, room=0) == tiny.encode(SUM_PROMPT, room=0)
+    assert tiny_policy.form.process is None
+    assert policy.encode(SUM_PROMPT, room=0) == tiny_policy.encode(SUM_PROMPT, room=0)
     monkeypatch.setattr(
         TokenizerProcess, "probe", lambda _self: (_ for _ in ()).throw(Refused(LIMIT_MESSAGE))
     )

@@ -48,10 +48,12 @@ def test_weights_are_rounded_to_the_nearest_level_of_their_block():
         # exact, because it is on the grid
         layer.weight[0] = torch.tensor([NF4[i % 16] * 3 for i in range(64)])
         layer.weight[1] = torch.tensor([0.5, -0.11] + [1.0] * 62)
-    stored = NF4Linear(layer)
-    torch.testing.assert_close(stored.weight[0], layer.weight[0], rtol=0, atol=1e-6)
-    assert stored.weight[1, :3].tolist() == pytest.approx([NF4[12], NF4[6], 1.0])  # 0.44 is closer than 0.56
-    assert sum(parameter.nbytes for parameter in stored.parameters()) == 2 * 64 * 4.5 / 8
+    quantized_layer = NF4Linear(layer)
+    torch.testing.assert_close(quantized_layer.weight[0], layer.weight[0], rtol=0, atol=1e-6)
+    assert quantized_layer.weight[1, :3].tolist() == pytest.approx(
+        [NF4[12], NF4[6], 1.0]
+    )  # 0.44 is closer than 0.56
+    assert sum(parameter.nbytes for parameter in quantized_layer.parameters()) == 2 * 64 * 4.5 / 8
     zeros = nn.Linear(64, 1, bias=False)
     nn.init.zeros_(zeros.weight)
     assert NF4Linear(zeros).weight.abs().max() == 0
@@ -69,24 +71,26 @@ def test_double_quantisation_rounds_the_scales_to_254_steps_around_their_mean():
 
 def test_a_layer_has_the_gradient_of_its_dequantised_weight_and_saves_nothing():
     torch.manual_seed(0)
-    stored = NF4Linear(nn.Linear(128, 64))
-    hidden = torch.randn(8, 128, requires_grad=True)
-    output, saved = saved_bytes(stored, lambda: stored(hidden))
-    assert saved == 0
+    quantized_layer = NF4Linear(nn.Linear(128, 64))
+    hidden_states = torch.randn(8, 128, requires_grad=True)
+    output, saved_size = saved_bytes(quantized_layer, lambda: quantized_layer(hidden_states))
+    assert saved_size == 0
     output.square().sum().backward()
-    gradient, hidden.grad = hidden.grad, None
-    nn.functional.linear(hidden, stored.weight, stored.bias).square().sum().backward()
-    torch.testing.assert_close(gradient, hidden.grad)
+    gradient, hidden_states.grad = hidden_states.grad, None
+    nn.functional.linear(
+        hidden_states, quantized_layer.weight, quantized_layer.bias
+    ).square().sum().backward()
+    torch.testing.assert_close(gradient, hidden_states.grad)
 
 
 @pytest.mark.parametrize("path", ["tree_states", "row_states"])
 @pytest.mark.parametrize(("kind", "share"), [("int8", 0.27), ("nf4", 0.15), ("nf4_double", 0.14)])
 def test_a_policy_with_rounded_weights_learns_through_them(settings, monkeypatch, kind, share, path):
     monkeypatch.setattr("worker.policy.logprobs.suits_tree", lambda *_: path == "tree_states")
-    policy, exact = load(settings, quantization=kind), load(settings)
+    policy, exact_policy = load(settings, quantization=kind), load(settings)
     assert is_lean(policy.model)
-    near = (logprobs(policy.model) - logprobs(exact.model)).abs().mean()
-    assert 0 < near < (0.1 if kind == "int8" else 1.0)
+    mean_deviation = (logprobs(policy.model) - logprobs(exact_policy.model)).abs().mean()
+    assert 0 < mean_deviation < (0.1 if kind == "int8" else 1.0)
     torch.testing.assert_close(logprobs(policy.model), logprobs(merged_copy(policy.model)), rtol=0, atol=1e-3)
     logprobs(policy.model).sum().backward()
     assert all(weight.grad.abs().sum() > 0 for weight in adapter_weights(policy.model).values())
@@ -96,7 +100,7 @@ def test_a_policy_with_rounded_weights_learns_through_them(settings, monkeypatch
             for name, weight in quantized.model.named_parameters()
             if "layers" in name and "lora" not in name
         )
-        for quantized in (policy, exact)
+        for quantized in (policy, exact_policy)
     ]
     assert sizes[0] < share * sizes[1]
 
@@ -105,14 +109,14 @@ def test_a_policy_with_rounded_weights_learns_through_them(settings, monkeypatch
 def test_the_reference_and_a_checkpoint_share_the_rounded_base(settings, tmp_path, kind):
     policy = load(settings, quantization=kind)
     reference = reference_for(policy, resolve({"preset": "grpo", "policy": {"adapter": LORA}}))
-    shared = {id(weight) for weight in policy.model.parameters()}
-    assert all(id(weight) in shared for weight in reference.model.parameters())
+    weight_ids = {id(weight) for weight in policy.model.parameters()}
+    assert all(id(weight) in weight_ids for weight in reference.model.parameters())
     directory = save_checkpoint(tmp_path / "c", policy, {}, step=1)
-    restored = load(settings, quantization=kind)
-    for weight in adapter_weights(restored.model).values():
+    restored_policy = load(settings, quantization=kind)
+    for weight in adapter_weights(restored_policy.model).values():
         weight.data.zero_()
-    load_checkpoint(directory, restored, {})
-    assert torch.equal(logprobs(restored.model), logprobs(policy.model))
+    load_checkpoint(directory, restored_policy, {})
+    assert torch.equal(logprobs(restored_policy.model), logprobs(policy.model))
     assert policy.base_sha256 == load(settings).base_sha256  # of the weights before rounding
 
 

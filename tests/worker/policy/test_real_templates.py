@@ -19,10 +19,10 @@ LLAMA_START, LLAMA_END = "<|start_header_id|>", "<|end_header_id|>\n\n"
 
 
 def tokenizer(name: str):
-    built = build_tokenizer()
-    built.add_special_tokens({"bos_token": "<s>"})
-    built.chat_template = (TEMPLATES_DIRECTORY / f"{name}.jinja").read_text()
-    return built
+    built_tokenizer = build_tokenizer()
+    built_tokenizer.add_special_tokens({"bos_token": "<s>"})
+    built_tokenizer.chat_template = (TEMPLATES_DIRECTORY / f"{name}.jinja").read_text()
+    return built_tokenizer
 
 
 def form(name: str, **policy: object) -> PromptForm:
@@ -67,5 +67,5 @@ def test_an_opened_think_tag_is_detected(name, opens):
 def test_a_think_tag_that_is_closed_immediately_is_not_open():
     qwen_tokenizer = tokenizer("qwen3")
     policy = as_policy(build("llama3"), qwen_tokenizer, name="qwen3")
-    closed = PolicyConfig(chat_template=True, chat_template_kwargs={"enable_thinking": False})
-    assert not replace(policy, form=prompt_form(qwen_tokenizer, closed)).opens_think
+    without_thinking = PolicyConfig(chat_template=True, chat_template_kwargs={"enable_thinking": False})
+    assert not replace(policy, form=prompt_form(qwen_tokenizer, without_thinking)).opens_think

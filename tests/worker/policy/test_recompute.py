@@ -37,18 +37,27 @@ def batch(tokens=60):
 def forward_and_backward(model):
     """Return log-probabilities, all gradients, and the bytes saved for them, excluding the weights."""
     model.zero_grad()
-    scored, saved = saved_bytes(model, lambda: token_logprobs(model, batch(), temperature=1.0).logprobs)
-    scored.sum().backward()
-    return scored.detach(), [weight.grad for weight in model.parameters() if weight.grad is not None], saved
+    logprobs, saved_size = saved_bytes(
+        model, lambda: token_logprobs(model, batch(), temperature=1.0).logprobs
+    )
+    logprobs.sum().backward()
+    return (
+        logprobs.detach(),
+        [weight.grad for weight in model.parameters() if weight.grad is not None],
+        saved_size,
+    )
 
 
 def compare(model):
-    logprobs, gradients, saved = forward_and_backward(model)
+    logprobs, gradients, saved_size = forward_and_backward(model)
     enable_recompute(model)
-    again, recomputed, fewer = forward_and_backward(model)
-    assert torch.equal(logprobs, again)
-    assert all(torch.equal(expected, right) for expected, right in zip(gradients, recomputed, strict=True))
-    return fewer / saved
+    recomputed_logprobs, recomputed_gradients, recomputed_size = forward_and_backward(model)
+    assert torch.equal(logprobs, recomputed_logprobs)
+    assert all(
+        torch.equal(expected, recomputed_gradient)
+        for expected, recomputed_gradient in zip(gradients, recomputed_gradients, strict=True)
+    )
+    return recomputed_size / saved_size
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.model_type)

@@ -71,38 +71,43 @@ def test_the_samplers_routes_match_those_of_a_fresh_forward_pass(mixture):
     completions = sampled(mixture)
     batch = batch_of(mixture, completions)
     with torch.no_grad():
-        fresh = routed_logprobs(mixture.model, batch, temperature=1.0)
-    ours, theirs = choices(replayed_experts(batch), batch), choices(fresh.experts, batch)
-    assert (ours == theirs).all(dim=-1).float().mean() > 0.999
+        fresh_pass = routed_logprobs(mixture.model, batch, temperature=1.0)
+    replayed_choices, fresh_choices = (
+        choices(replayed_experts(batch), batch),
+        choices(fresh_pass.experts, batch),
+    )
+    assert (replayed_choices == fresh_choices).all(dim=-1).float().mean() > 0.999
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
-    torch.testing.assert_close(fresh.scored.logprobs, sampler, rtol=0, atol=1e-4)
+    torch.testing.assert_close(fresh_pass.scored.logprobs, sampler, rtol=0, atol=1e-4)
 
 
 def test_recorded_routes_do_not_depend_on_the_rest_of_the_batch(mixture):
-    for alone, batched in zip(sampled(mixture), sampled(mixture, rows_at_once=4), strict=True):
-        np.testing.assert_array_equal(alone.ids, batched.ids)
-        np.testing.assert_array_equal(np.sort(alone.routes), np.sort(batched.routes))
+    for separate, batched in zip(sampled(mixture), sampled(mixture, rows_at_once=4), strict=True):
+        np.testing.assert_array_equal(separate.ids, batched.ids)
+        np.testing.assert_array_equal(np.sort(separate.routes), np.sort(batched.routes))
 
 
 @torch.no_grad()
 def test_tokens_are_processed_by_the_replayed_experts(mixture):
     """All tokens are routed to the last two experts, as if the router had no others."""
     batch = batch_of(mixture, sampled(mixture))
-    forced = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
-    replayed = routed_logprobs(mixture.model, batch_with(batch, forced), temperature=1.0).scored.logprobs
+    forced_routes = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
+    replayed_logprobs = routed_logprobs(
+        mixture.model, batch_with(batch, forced_routes), temperature=1.0
+    ).scored.logprobs
     by_own_experts = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
 
     def only_two(_, __, output):
         logits, scores, experts = output
         weights = logits.softmax(dim=-1)[:, 6:]
-        two = torch.tensor([6, 7]).expand_as(experts)
-        return logits, (weights / weights.sum(dim=-1, keepdim=True)).to(scores.dtype), two
+        last_two = torch.tensor([6, 7]).expand_as(experts)
+        return logits, (weights / weights.sum(dim=-1, keepdim=True)).to(scores.dtype), last_two
 
     handles = [router.register_forward_hook(only_two) for router in routers(mixture.model)]
     expected = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
     for handle in handles:
         handle.remove()
-    torch.testing.assert_close(replayed, expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(replayed_logprobs, expected, rtol=0, atol=1e-4)
     assert (by_own_experts - expected).abs().max() > 0.1
 
 
@@ -131,10 +136,10 @@ def test_routing_replay_brings_the_probabilities_of_an_int8_sampler_closer(mixtu
     completions = sampled(policy)
     batch = batch_of(mixture, completions)
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
-    replayed = routed_logprobs(mixture.model, batch, temperature=1.0)
-    unreplayed = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
-    assert (choices(replayed_experts(batch), batch) != choices(replayed.experts, batch)).any()
-    assert (replayed.scored.logprobs - sampler).abs().sum() < (unreplayed - sampler).abs().sum()
+    replayed_pass = routed_logprobs(mixture.model, batch, temperature=1.0)
+    unreplayed_logprobs = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
+    assert (choices(replayed_experts(batch), batch) != choices(replayed_pass.experts, batch)).any()
+    assert (replayed_pass.scored.logprobs - sampler).abs().sum() < (unreplayed_logprobs - sampler).abs().sum()
 
 
 MODEL_BY_FAMILY: dict[str, Any] = {
@@ -155,8 +160,8 @@ def test_routes_of_other_mixtures_are_recorded_and_replayed(mixture, family):
     completions = sampled(policy)
     batch = batch_of(policy, completions)
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
-    replayed = routed_logprobs(policy.model, batch, temperature=1.0)
-    torch.testing.assert_close(replayed.scored.logprobs, sampler, rtol=0, atol=1e-4)
-    elsewhere = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))
-    moved = routed_logprobs(policy.model, elsewhere, temperature=1.0).scored.logprobs
-    assert (moved - sampler).abs().max() > 1e-3
+    replayed_pass = routed_logprobs(policy.model, batch, temperature=1.0)
+    torch.testing.assert_close(replayed_pass.scored.logprobs, sampler, rtol=0, atol=1e-4)
+    rerouted_batch = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))
+    rerouted_logprobs = routed_logprobs(policy.model, rerouted_batch, temperature=1.0).scored.logprobs
+    assert (rerouted_logprobs - sampler).abs().max() > 1e-3

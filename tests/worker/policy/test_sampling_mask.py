@@ -47,16 +47,16 @@ def scores_of_logits(logits, target, *rows):
 
 def test_the_top_two_of_four_keep_their_mass_and_their_ratio():
     """As in DeepSeek-V3.2, the ratio of masked probabilities is right, and full over masked is wrong."""
-    old, _, mass = scores_of_logits(OLD, 0, (0, 1))
-    new, _, _ = scores_of_logits(NEW, 0, (0, 1))
+    old_score, _, mass = scores_of_logits(OLD, 0, (0, 1))
+    new_score, _, _ = scores_of_logits(NEW, 0, (0, 1))
     old_full, new_full = scores_of_logits(OLD, 0)[0], scores_of_logits(NEW, 0)[0]
     assert mass == pytest.approx(0.8808, abs=6e-5)
     assert old_full == pytest.approx(-0.4402, abs=6e-5)
-    assert old == pytest.approx(-0.3133, abs=6e-5)
-    assert np.exp(new - old) == pytest.approx(1.0749, abs=6e-5)
-    assert np.exp(new_full - old) == pytest.approx(0.9527, abs=6e-5)
+    assert old_score == pytest.approx(-0.3133, abs=6e-5)
+    assert np.exp(new_score - old_score) == pytest.approx(1.0749, abs=6e-5)
+    assert np.exp(new_full - old_score) == pytest.approx(0.9527, abs=6e-5)
     assert np.exp(new_full - old_full) == pytest.approx(1.0817, abs=6e-5)
-    assert np.exp(old_full - old) == pytest.approx(0.8808, abs=6e-5)
+    assert np.exp(old_full - old_score) == pytest.approx(0.8808, abs=6e-5)
 
 
 def test_a_kept_set_of_negligible_mass_stays_finite():
@@ -70,17 +70,17 @@ def test_the_gradient_matches_logits_set_to_minus_infinity():
     logits = torch.tensor([NEW, OLD], dtype=torch.float64)
     of_token, targets = torch.tensor([0, 1, 0]), torch.tensor([1, 0, 3])
     rows = [(0, 1), (0, 2, 3), ()]
-    masked, sparse = (logits.clone().requires_grad_() for _ in range(2))
-    cut = torch.full((3, 4), -torch.inf, dtype=torch.float64)
+    masked_logits, sparse_logits = (logits.clone().requires_grad_() for _ in range(2))
+    mask_offsets = torch.full((3, 4), -torch.inf, dtype=torch.float64)
     for token, row in enumerate(rows):
-        cut[token, list(row) or slice(None)] = 0
-    expected = (masked[of_token] + cut).log_softmax(dim=-1)[torch.arange(3), targets]
-    logprobs = sparse.log_softmax(dim=-1)
+        mask_offsets[token, list(row) or slice(None)] = 0
+    expected = (masked_logits[of_token] + mask_offsets).log_softmax(dim=-1)[torch.arange(3), targets]
+    logprobs = sparse_logits.log_softmax(dim=-1)
     scores = logprobs[of_token, targets] - mask_log_mass(logprobs, of_token, mask_pairs([mask_of(*rows)]))
     expected.sum().backward()
     scores.sum().backward()
     torch.testing.assert_close(scores, expected)
-    torch.testing.assert_close(sparse.grad, masked.grad)
+    torch.testing.assert_close(sparse_logits.grad, masked_logits.grad)
 
 
 def sampled(policy, decoding, **options):
@@ -109,19 +109,19 @@ def test_the_same_weights_and_support_have_the_same_probabilities(tiny, decoding
     completions = sampled(tiny, decoding)
     batch = batch_of(tiny, completions)
     with torch.no_grad():
-        rescored = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
+        learner_scores = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
-    torch.testing.assert_close(rescored.logprobs, sampler, rtol=0, atol=2e-4)
-    assert torch.isfinite(rescored.entropy).all()
-    assert 0.5 < float(rescored.kept_mass[batch.mask].mean()) < 1
-    assert (rescored.kept_mass[~batch.mask] == 0).all()
+    torch.testing.assert_close(learner_scores.logprobs, sampler, rtol=0, atol=2e-4)
+    assert torch.isfinite(learner_scores.entropy).all()
+    assert 0.5 < float(learner_scores.kept_mass[batch.mask].mean()) < 1
+    assert (learner_scores.kept_mass[~batch.mask] == 0).all()
 
 
 def test_every_sampled_token_is_in_the_kept_set(tiny):
     for completion in sampled(tiny, Decoding(40, 1.0, 0.9, 4)):
-        ends = np.cumsum(completion.sampling_mask.counts)
+        row_ends = np.cumsum(completion.sampling_mask.counts)
         assert len(completion.sampling_mask.counts) == len(completion)
-        for token, end, count in zip(completion.ids, ends, completion.sampling_mask.counts, strict=True):
+        for token, end, count in zip(completion.ids, row_ends, completion.sampling_mask.counts, strict=True):
             ids = completion.sampling_mask.ids[end - count : end]
             assert 1 <= count <= 4
             assert token in ids
@@ -129,8 +129,8 @@ def test_every_sampled_token_is_in_the_kept_set(tiny):
 
 
 def test_the_kept_set_does_not_depend_on_the_rest_of_the_batch(tiny):
-    together = sampled(tiny, Decoding(40, 1.0, 0.9))
-    apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
-    for batched, right in zip(together, apart, strict=True):
-        np.testing.assert_array_equal(batched.sampling_mask.counts, right.sampling_mask.counts)
-        np.testing.assert_array_equal(batched.sampling_mask.ids, right.sampling_mask.ids)
+    sampled_together = sampled(tiny, Decoding(40, 1.0, 0.9))
+    sampled_apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
+    for batched, separate in zip(sampled_together, sampled_apart, strict=True):
+        np.testing.assert_array_equal(batched.sampling_mask.counts, separate.sampling_mask.counts)
+        np.testing.assert_array_equal(batched.sampling_mask.ids, separate.sampling_mask.ids)

@@ -74,8 +74,8 @@ def test_held_out_rows_are_the_same_for_every_seed_and_never_train(tmp_path):
     first, second = (load_file(source, tmp_path, seed=seed, shuffled=True) for seed in (1, 2))
     held_out = [first.sample(index, "eval").text for index in range(4)]
     assert held_out == [second.sample(index, "eval").text for index in range(4)]
-    trained = {first.sample(index, "train").text for index in range(72)}
-    assert not trained & set(held_out)
+    trained_texts = {first.sample(index, "train").text for index in range(72)}
+    assert not trained_texts & set(held_out)
     assert first.sample(0, "train") != second.sample(0, "train")
 
 
@@ -83,21 +83,21 @@ def test_a_split_field_takes_precedence_and_evaluation_rows_never_train(tmp_path
     rows = [*products(10, split="train"), *products(3, split="test")]
     problem = squares(tmp_path, rows)
     held_out = {problem.sample(index, "eval").text for index in range(6)}
-    trained = {problem.sample(index, "train").text for index in range(20)}
+    trained_texts = {problem.sample(index, "train").text for index in range(20)}
     assert held_out == {"0*0=?", "1*1=?", "2*2=?"}
-    assert trained == {f"{n}*{n}=?" for n in range(3, 10)}
+    assert trained_texts == {f"{n}*{n}=?" for n in range(3, 10)}
 
 
 def test_a_resumed_run_whose_file_has_changed_is_refused(tmp_path):
     path = tmp_path / "squares.jsonl"
     write_rows(path, products())
-    launched = pin_sources(RunConfig(problems=[FileProblem(path=path.name)]), datasets_dir=tmp_path)
-    resumed = RunConfig.model_validate(launched.model_dump(mode="json"))
+    launched_config = pin_sources(RunConfig(problems=[FileProblem(path=path.name)]), datasets_dir=tmp_path)
+    resumed_config = RunConfig.model_validate(launched_config.model_dump(mode="json"))
     settings = {"seed": 0, "order": "shuffled", "datasets_dir": tmp_path, "hf_online": False}
-    assert build_mixture(resumed.problems, **settings).prompts(0, 1)
+    assert build_mixture(resumed_config.problems, **settings).prompts(0, 1)
     write_rows(path, [*products(), {"prompt": "one more", "answer": "1"}])
     with pytest.raises(InvalidConfig, match=r"squares\.jsonl has changed since launch: expected SHA-256"):
-        build_mixture(resumed.problems, **settings)
+        build_mixture(resumed_config.problems, **settings)
 
 
 def hub_folder(tmp_path: Path, **splits: list[dict[str, Any]]) -> Path:
@@ -151,17 +151,17 @@ def chain_sum():
 def test_a_task_gives_questions_with_an_instruction_and_the_position_for_its_scorer(chain_sum):
     prompt = chain_sum.sample(0, "train")
     question, instruction = prompt.text.rsplit("\n", 1)
-    first_operand, _, right = question.removesuffix(" =").rpartition(": ")[2].partition(" ")
+    first_operand, _, second_operand = question.removesuffix(" =").rpartition(": ")[2].partition(" ")
     assert instruction == "Put the final answer inside \\boxed{}."
-    assert int(prompt.answer) == int(first_operand) + int(right.replace(" ", ""))
+    assert int(prompt.answer) == int(first_operand) + int(second_operand.replace(" ", ""))
     assert prompt.columns["reasoning_gym"]["task"] == "chain_sum"
 
 
 def test_no_question_is_both_trained_on_and_held_out(chain_sum):
-    trained = {chain_sum.sample(index, "train").text for index in range(300)}
+    trained_texts = {chain_sum.sample(index, "train").text for index in range(300)}
     held_out = {chain_sum.sample(index, "eval").text for index in range(100)}
     assert len(held_out) == 100
-    assert not trained & held_out
+    assert not trained_texts & held_out
 
 
 PLUGIN_SOURCE = """
@@ -270,13 +270,13 @@ def test_the_evaluation_set_is_distinct_fixed_and_never_trained_on(tmp_path):
     }
     assert len({prompt.text for prompt in held_out}) == 79  # the file holds out only 4 rows of 40
     assert held_out == mixture_of(sources, tmp_path, seed=2).evaluation_set(100)
-    trained = {prompt.text for prompt in mixture.prompts(0, 4000)}
-    assert not trained & {prompt.text for prompt in held_out}
+    trained_texts = {prompt.text for prompt in mixture.prompts(0, 4000)}
+    assert not trained_texts & {prompt.text for prompt in held_out}
 
 
 def test_questions_held_out_by_one_source_are_not_trained_through_another(plugin_package, tmp_path):
     mixture = mixture_of([{"name": "plugin", "entry_point": "leaky"}], tmp_path)
     held_out = {prompt.text for prompt in mixture.evaluation_set(20)}
     assert held_out == {f"question {number}" for number in range(20)}
-    trained = {prompt.text for prompt in mixture.prompts(0, 100)}
-    assert not trained & held_out
+    trained_texts = {prompt.text for prompt in mixture.prompts(0, 100)}
+    assert not trained_texts & held_out

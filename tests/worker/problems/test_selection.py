@@ -49,16 +49,16 @@ def test_a_row_overlaps_by_thirteen_consecutive_words_but_not_by_twelve():
 
 def test_rows_that_overlap_are_reported_or_dropped(tmp_path):
     rows = [row("a", id="one"), row(f"Once more: {LONG_QUESTION}", id="two"), row(LONG_QUESTION, "test")]
-    selected = mixture(tmp_path, rows, DataConfig(contamination="report"))
-    [selection] = selected.selections
-    assert (selection.contaminated, selection.examples, len(set(trained_prompts(selected, 4)))) == (
+    selected_mixture = mixture(tmp_path, rows, DataConfig(contamination="report"))
+    [selection] = selected_mixture.selections
+    assert (selection.contaminated, selection.examples, len(set(trained_prompts(selected_mixture, 4)))) == (
         1,
         ["file:rows.jsonl/two"],
         2,
     )
-    selected = mixture(tmp_path, rows, DataConfig(contamination="drop"))
-    assert set(trained_prompts(selected, 4)) == {"a"}
-    assert selected.selections[0].sentence.endswith("1 overlap with held-out questions (left out)")
+    selected_mixture = mixture(tmp_path, rows, DataConfig(contamination="drop"))
+    assert set(trained_prompts(selected_mixture, 4)) == {"a"}
+    assert selected_mixture.selections[0].sentence.endswith("1 overlap with held-out questions (left out)")
 
 
 def test_near_duplicate_rows_are_reported_or_dropped(tmp_path):
@@ -70,22 +70,22 @@ def test_near_duplicate_rows_are_reported_or_dropped(tmp_path):
         row("What is the capital of the country where the river Seine flows into the sea ?", id="fourth"),
         row("What is the capital of the country where the river Seine flows into the ocean ?", "test"),
     ]
-    selected = mixture(tmp_path, rows, DataConfig(near_duplicates="report"))
-    [selection] = selected.selections
+    selected_mixture = mixture(tmp_path, rows, DataConfig(near_duplicates="report"))
+    [selection] = selected_mixture.selections
     assert (selection.near, selection.near_held_out) == (1, 1)
     assert selection.twins[0] == "file:rows.jsonl/second is 74% like file:rows.jsonl/first"
     assert selection.twins[1].startswith('file:rows.jsonl/fourth is 75% like the held-out question "What is')
-    selected = mixture(tmp_path, rows, DataConfig(near_duplicates="drop"))
-    assert set(trained_prompts(selected, 4)) == {story, story.replace("12", "14")}
+    selected_mixture = mixture(tmp_path, rows, DataConfig(near_duplicates="drop"))
+    assert set(trained_prompts(selected_mixture, 4)) == {story, story.replace("12", "14")}
     assert (
         "1 are near duplicates of another row (left out), 1 are near duplicates of a held-out"
-        in selected.selections[0].sentence
+        in selected_mixture.selections[0].sentence
     )
 
 
 def shingles_of(text):
     words = normalise(text).split()
-    return {tuple(words[at : at + 3]) for at in range(max(1, len(words) - 2))}
+    return {tuple(words[start : start + 3]) for start in range(max(1, len(words) - 2))}
 
 
 @given(
@@ -98,13 +98,15 @@ def test_the_index_finds_the_same_as_comparing_all_pairs(texts, count, limit):
     kept_runs, expected = [shingles_of(text) for text in held_out], {}
     for number, text in enumerate(questions):
         runs = shingles_of(text)
-        best = max((len(runs & earlier) / len(runs | earlier) for earlier in kept_runs), default=0)
+        best = max(
+            (len(runs & kept_shingles) / len(runs | kept_shingles) for kept_shingles in kept_runs), default=0
+        )
         if best >= limit:
             expected[number] = best
         else:
             kept_runs.append(runs)
-    twins = near_duplicates(questions, held_out, limit)
-    assert {twin.number: twin.similarity for twin in twins} == pytest.approx(expected)
+    duplicates = near_duplicates(questions, held_out, limit)
+    assert {duplicate.number: duplicate.similarity for duplicate in duplicates} == pytest.approx(expected)
 
 
 def test_a_held_out_question_of_one_source_counts_for_all_sources(tmp_path):
@@ -113,7 +115,7 @@ def test_a_held_out_question_of_one_source_counts_for_all_sources(tmp_path):
     problems = SOURCES_ADAPTER.validate_python(
         [{"name": "file", "path": f"{name}.jsonl"} for name in ("train", "eval")]
     )
-    selected = build_mixture(
+    selected_mixture = build_mixture(
         problems,
         seed=0,
         order="sequential",
@@ -121,18 +123,18 @@ def test_a_held_out_question_of_one_source_counts_for_all_sources(tmp_path):
         hf_online=False,
         data=DataConfig(contamination="drop"),
     )
-    assert [selection.contaminated for selection in selected.selections] == [1, 0]
-    assert set(trained_prompts(selected, 10)) == {"a", "b"}
+    assert [selection.contaminated for selection in selected_mixture.selections] == [1, 0]
+    assert set(trained_prompts(selected_mixture, 10)) == {"a", "b"}
 
 
 def test_rows_outside_the_pass_rate_limits_do_not_train(tmp_path):
     rates = [0.0, 0.1, "0.5", 0.9, 1.0, None]
     rows = [row(f"q{n}", rate=rate) for n, rate in enumerate(rates)] + [HELD_OUT_ROW | {"rate": 0.5}]
-    selected = mixture(
+    selected_mixture = mixture(
         tmp_path, rows, DataConfig(pass_rate_field="rate", min_pass_rate=0.1, max_pass_rate=0.9)
     )
-    assert trained_prompts(selected, 3) == ["q1", "q2", "q3"]
-    assert selected.selections[0].out_of_range == 3
+    assert trained_prompts(selected_mixture, 3) == ["q1", "q2", "q3"]
+    assert selected_mixture.selections[0].out_of_range == 3
 
 
 @pytest.mark.parametrize(
@@ -146,9 +148,9 @@ def test_rows_outside_the_pass_rate_limits_do_not_train(tmp_path):
 )
 def test_a_selection_that_leaves_no_row_is_refused_with_its_source(tmp_path, data, reason):
     rows = [row("a", rate=7, low=0.1), row("b", rate=7, low=0), HELD_OUT_ROW]
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         mixture(tmp_path, rows, data)
-    [error] = caught.value.errors
+    [error] = error_info.value.errors
     assert error.path == "problems.0.path"
     assert reason in error.message
 
@@ -159,7 +161,7 @@ def test_a_curriculum_goes_from_easy_to_hard_in_every_epoch(tmp_path):
     data_config = DataConfig(curriculum="easy_first", difficulty_field="level")
     assert trained_prompts(mixture(tmp_path, rows, data_config), 5) == ["q1", "q4", "q2", "q0", "q3"]
     shuffled = trained_prompts(mixture(tmp_path, rows, data_config, order="shuffled"), 50)
-    passes = [shuffled[at : at + 5] for at in range(0, 50, 5)]
+    passes = [shuffled[start : start + 5] for start in range(0, 50, 5)]
     assert all(texts[2:] == ["q2", "q0", "q3"] for texts in passes)
     assert {tuple(texts[:2]) for texts in passes} == {("q1", "q4"), ("q4", "q1")}
 
@@ -177,13 +179,19 @@ def stored_rates(tmp_path, **rates: float) -> str:
 
 def test_rows_are_selected_and_ordered_by_the_pass_rates_of_an_earlier_run(tmp_path):
     rows = [row(f"q{n}", id=f"row{n}") for n in range(5)] + [HELD_OUT_ROW]
-    stored = stored_rates(tmp_path, row0=0.0, row1=0.3, row2=0.8)
-    selected = mixture(tmp_path, rows, DataConfig(pass_rates=stored, curriculum="easy_first"))
-    assert trained_prompts(selected, 5) == ["q2", "q3", "q1", "q0", "q4"]
-    assert selected.selections[0].sentence.endswith("of 5 training rows 4 have a pass rate of 'first'")
-    selected = mixture(tmp_path, rows, DataConfig(pass_rates=stored, min_pass_rate=0.1, max_pass_rate=0.5))
-    assert set(trained_prompts(selected, 4)) == {"q1", "q3"}
-    assert selected.selections[0].out_of_range == 3
+    pass_rates_name = stored_rates(tmp_path, row0=0.0, row1=0.3, row2=0.8)
+    selected_mixture = mixture(
+        tmp_path, rows, DataConfig(pass_rates=pass_rates_name, curriculum="easy_first")
+    )
+    assert trained_prompts(selected_mixture, 5) == ["q2", "q3", "q1", "q0", "q4"]
+    assert selected_mixture.selections[0].sentence.endswith(
+        "of 5 training rows 4 have a pass rate of 'first'"
+    )
+    selected_mixture = mixture(
+        tmp_path, rows, DataConfig(pass_rates=pass_rates_name, min_pass_rate=0.1, max_pass_rate=0.5)
+    )
+    assert set(trained_prompts(selected_mixture, 4)) == {"q1", "q3"}
+    assert selected_mixture.selections[0].out_of_range == 3
 
 
 @pytest.mark.parametrize(

@@ -32,15 +32,17 @@ def test_another_seed_trains_on_other_prompts_but_is_evaluated_on_the_same():
 
 
 def test_no_held_out_sum_is_trained_in_any_order_of_its_operands():
-    small: dict[str, Any] = {"operands": 3, "low": 1, "high": 12}  # 364 sums, all of which occur
-    trained = {
-        tuple(sorted(operands(Sums(seed=seed, **small).sample(i, "train").text)))
+    small_sums: dict[str, Any] = {"operands": 3, "low": 1, "high": 12}  # 364 sums, all of which occur
+    trained_operands = {
+        tuple(sorted(operands(Sums(seed=seed, **small_sums).sample(i, "train").text)))
         for seed in range(3)
         for i in range(2000)
     }
-    held_out = {tuple(sorted(operands(Sums(seed=0, **small).sample(i, "eval").text))) for i in range(2000)}
-    assert len(trained | held_out) == 364
-    assert not trained & held_out
+    held_out = {
+        tuple(sorted(operands(Sums(seed=0, **small_sums).sample(i, "eval").text))) for i in range(2000)
+    }
+    assert len(trained_operands | held_out) == 364
+    assert not trained_operands & held_out
 
 
 def test_the_warm_start_contains_no_held_out_sum():

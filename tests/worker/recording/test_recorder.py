@@ -190,11 +190,11 @@ def test_training_waits_if_the_queue_is_full(database, run_id, make_recorder, mo
 
 
 def test_a_commit_with_unknown_result_is_repeated_safely(database, run_id, make_recorder):
-    failed = []
+    failures = []
 
     def lose_the_answer(_connection):
-        if not failed:
-            failed.append(True)
+        if not failures:
+            failures.append(True)
             raise OperationalError("COMMIT", {}, Exception("connection lost"))
 
     with make_recorder() as recorder:
@@ -203,7 +203,7 @@ def test_a_commit_with_unknown_result_is_repeated_safely(database, run_id, make_
         event.listen(database.engine, "commit", lose_the_answer)
         recorder.record_step(StepRecord(2, {"reward/mean": 0.6}, [group()]))
         recorder.flush()
-    assert failed
+    assert failures
     assert [count(database, table) for table in (Metric, RolloutGroup, Completion)] == [2, 2, 4]
 
 

@@ -37,17 +37,17 @@ def test_a_selection_has_the_best_worst_longest_and_shortest_group():
         Scored(reward_mean=0.5, longest=1),
         *[Scored(reward_mean=0.5)] * 20,
     ]
-    chosen = select(groups)
-    assert {1, 2, 3, 4} <= set(chosen)
-    assert len(chosen) <= 5
+    selected_indices = select(groups)
+    assert {1, 2, 3, 4} <= set(selected_indices)
+    assert len(selected_indices) <= 5
 
 
 def test_first_last_and_alarmed_steps_keep_every_group():
     groups = [Scored() for _ in range(50)]
-    everything = list(range(50))
-    assert select(groups, step=1) == everything
-    assert select(groups, step=10) == everything
-    assert select(groups, is_alarmed=True) == everything
+    all_indices = list(range(50))
+    assert select(groups, step=1) == all_indices
+    assert select(groups, step=10) == all_indices
+    assert select(groups, is_alarmed=True) == all_indices
 
 
 def test_the_same_held_out_probes_are_kept_at_every_evaluation():
@@ -59,5 +59,5 @@ def test_the_same_held_out_probes_are_kept_at_every_evaluation():
 def test_a_selection_has_the_first_prompts_of_each_suite():
     held_out = [Scored("eval")] * (MAX_PROBES + 5)
     suite = [Scored("eval/pairs")] * (MAX_PROBES + 5)
-    chosen = select([Scored(), *held_out, *suite])
-    assert chosen == [0, *range(1, MAX_PROBES + 1), *range(MAX_PROBES + 6, 2 * MAX_PROBES + 6)]
+    selected_indices = select([Scored(), *held_out, *suite])
+    assert selected_indices == [0, *range(1, MAX_PROBES + 1), *range(MAX_PROBES + 6, 2 * MAX_PROBES + 6)]

@@ -33,15 +33,15 @@ def box(monkeypatch):
 
 
 def test_the_writer_waits_for_a_lull(box, monkeypatch):
-    looks, wait = threading.Semaphore(0), box._changed.wait
+    wait_calls, wait = threading.Semaphore(0), box._changed.wait
 
-    def look(seconds):
-        looks.release()
+    def count_wait(seconds):
+        wait_calls.release()
         wait(seconds)
 
-    monkeypatch.setattr(box._changed, "wait", look)
+    monkeypatch.setattr(box._changed, "wait", count_wait)
     taker = Reader(box)
-    assert all(looks.acquire(timeout=60) for _ in range(3))
+    assert all(wait_calls.acquire(timeout=60) for _ in range(3))
     assert taker.taken == []
     with box.lull():
         assert taker.has_taken()
@@ -51,21 +51,21 @@ def test_the_writer_waits_for_a_lull(box, monkeypatch):
 @pytest.mark.parametrize("hurry", [WriteQueue.flush, WriteQueue.close])
 def test_a_flush_does_not_wait_for_a_lull(box, hurry):
     taker = Reader(box)
-    waiting = threading.Thread(target=hurry, args=(box,))
-    waiting.start()
+    waiting_thread = threading.Thread(target=hurry, args=(box,))
+    waiting_thread.start()
     assert taker.has_taken()
     box.mark_written(1)
-    waiting.join()
+    waiting_thread.join()
 
 
 def test_the_writer_does_not_wait_for_a_blocked_training_thread(box, monkeypatch):
     monkeypatch.setattr(outbox, "MAX_ITEMS", 1)
-    waiting = threading.Thread(target=box.put, args=("step 2", 1))
-    waiting.start()
+    waiting_thread = threading.Thread(target=box.put, args=("step 2", 1))
+    waiting_thread.start()
     while not box.is_holding:
         time.sleep(0.01)
     assert Reader(box).has_taken()
-    waiting.join()
+    waiting_thread.join()
 
 
 def test_without_a_lull_the_writer_continues_after_a_while(box, monkeypatch):

@@ -35,8 +35,8 @@ def _string(entry: Entry, rng: Random) -> Iterator[str]:
 
 def _numbers(entry: Entry, rng: Random) -> Iterator[str]:
     numbers = entry["metadata"]["solution"]
-    wrong = [*numbers[:-1], (numbers[-1] + 1) % 10]
-    for values in (numbers, wrong, rng.sample(numbers, len(numbers)), numbers[1:]):
+    wrong_numbers = [*numbers[:-1], (numbers[-1] + 1) % 10]
+    for values in (numbers, wrong_numbers, rng.sample(numbers, len(numbers)), numbers[1:]):
         yield from (str(values), json.dumps(values), str(tuple(values)), ", ".join(map(str, values)))
         yield from (
             " ".join(map(str, values)),
@@ -49,9 +49,9 @@ def _numbers(entry: Entry, rng: Random) -> Iterator[str]:
 
 def _matrix(entry: Entry, rng: Random) -> Iterator[str]:
     rows = [[int(cell) for cell in row.split()] for row in entry["answer"].split("\n")]
-    turned = [list(column) for column in zip(*rows, strict=True)]
-    wrong = [[rng.randint(0, 3) for _ in row] for row in rows]
-    for values in (rows, turned, wrong, rows[:-1]):
+    transposed_rows = [list(column) for column in zip(*rows, strict=True)]
+    wrong_rows = [[rng.randint(0, 3) for _ in row] for row in rows]
+    for values in (rows, transposed_rows, wrong_rows, rows[:-1]):
         yield from (
             str(values),
             json.dumps(values),
@@ -72,9 +72,9 @@ def _matrix(entry: Entry, rng: Random) -> Iterator[str]:
 
 def _board(entry: Entry, rng: Random) -> Iterator[str]:
     solutions = entry["metadata"]["solutions"]
-    wrong = [list(row) for row in entry["metadata"]["puzzle"]]
-    wrong[0] = rng.sample(wrong[0], len(wrong[0]))
-    for board in (*solutions[:3], wrong):
+    wrong_board = [list(row) for row in entry["metadata"]["puzzle"]]
+    wrong_board[0] = rng.sample(wrong_board[0], len(wrong_board[0]))
+    for board in (*solutions[:3], wrong_board):
         yield from (
             str(board),
             json.dumps(board),
@@ -115,18 +115,20 @@ def _arithmetic(entry: Entry, rng: Random) -> Iterator[str]:
         f"{text} // 1",
     )
     for _ in range(6):
-        signs = [rng.choice("+-*/") for _ in numbers]
-        yield "".join(f"{number}{sign}" for number, sign in zip(numbers, signs, strict=True))[:-1]
+        operators = [rng.choice("+-*/") for _ in numbers]
+        yield "".join(f"{number}{operator}" for number, operator in zip(numbers, operators, strict=True))[:-1]
         yield re.sub(r"[+*/-]", lambda _: rng.choice("+-*/"), text)
 
 
 def _polynomial(entry: Entry, rng: Random) -> Iterator[str]:
     text = entry["answer"]
     terms = re.findall(r"[+-]? ?[^ ]+", text)
-    mixed = " ".join(term if term[0] in "+-" else f"+ {term}" for term in rng.sample(terms, len(terms)))
+    shuffled_terms = " ".join(
+        term if term[0] in "+-" else f"+ {term}" for term in rng.sample(terms, len(terms))
+    )
     yield from _spellings(text)
     yield from (
-        mixed,
+        shuffled_terms,
         entry["metadata"]["polynomial_expr"],
         " ".join(terms[1:]),
         " ".join(terms[:-1]),
@@ -150,25 +152,25 @@ def _polynomial(entry: Entry, rng: Random) -> Iterator[str]:
 
 def _integral(entry: Entry, rng: Random) -> Iterator[str]:
     text = entry["answer"]
-    bare = text.removesuffix(" + C")
+    without_constant = text.removesuffix(" + C")
     integrand = entry["metadata"]["integrand"]
     yield from _spellings(text)
     yield from (
-        bare,
-        f"{bare} + c",
-        f"{bare} + K",
-        f"{bare} + C1",
-        f"C + {bare}",
-        f"{bare} + 7",
-        f"{bare} + pi",
+        without_constant,
+        f"{without_constant} + c",
+        f"{without_constant} + K",
+        f"{without_constant} + C1",
+        f"C + {without_constant}",
+        f"{without_constant} + 7",
+        f"{without_constant} + pi",
     )
     yield from (
         integrand,
         f"{integrand} + C",
-        f"-({bare}) + C",
-        f"2*({bare}) + C",
-        f"({bare})*C",
-        f"{bare} + C*x",
+        f"-({without_constant}) + C",
+        f"2*({without_constant}) + C",
+        f"({without_constant})*C",
+        f"{without_constant} + C*x",
     )
     yield from (text.replace("log", "ln"), text.replace("exp(x)", "E**x"), text.replace("exp(x)", "e**x"))
     yield from (

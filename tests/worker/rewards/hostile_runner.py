@@ -154,21 +154,25 @@ def reward_subjects() -> dict[str, Subject]:
 
     def mathematics(answer: str) -> list[bool]:
         if answer.startswith("honest:"):
-            return [is_equal(expected=expected, answer=boxed) for expected, boxed in HONEST_PAIRS]
+            return [
+                is_equal(expected=expected, answer=boxed_answers) for expected, boxed_answers in HONEST_PAIRS
+            ]
         return [is_equal(expected="x+1", answer=answer), is_equal(expected=answer, answer="3")]
 
-    boxed = (
+    boxed_answers = (
         *ALL_ANSWERS,
         *(f"so \\boxed{{{text}}}" for text in (*SHORT_ANSWERS, "{" * 1_000_000, "\\" * 1_000_000)),
     )
-    honest = (r"<think>x</think>\boxed{x+1}", "so 5")
+    honest_texts = (r"<think>x</think>\boxed{x+1}", "so 5")
     return {
         "mathematics": Subject(mathematics, (*SHORT_ANSWERS, *_formulas(200)), ("honest:",)),
         "answers": Subject(_verdicts, ALL_ANSWERS, ("1/2", "x+1", "(C)")),
-        "formats": Subject(_forms, boxed, honest),
-        "flags": Subject(_flags, boxed, honest),
+        "formats": Subject(_forms, boxed_answers, honest_texts),
+        "flags": Subject(_flags, boxed_answers, honest_texts),
         "language": Subject(
-            lambda text: (script_share("why?", text), script_consistent(text, "why?")), boxed, honest
+            lambda text: (script_share("why?", text), script_consistent(text, "why?")),
+            boxed_answers,
+            honest_texts,
         ),
     }
 
@@ -188,10 +192,10 @@ def _formulas(count: int) -> list[str]:
 
 
 def _verdicts(answer: str) -> list[Any]:
-    sides = [(expected, answer) for expected in EXPECTED] + [
-        (answer, boxed) for boxed in (*EXPECTED, answer, "1")
+    answer_pairs = [(expected, answer) for expected in EXPECTED] + [
+        (answer, boxed_answer) for boxed_answer in (*EXPECTED, answer, "1")
     ]
-    return [quick_verdict(*pair) for pair in sides] + [
+    return [quick_verdict(*pair) for pair in answer_pairs] + [
         len(answer) <= MAX_ANSWER_CHARS and is_mathematical(answer)
     ]
 
@@ -223,40 +227,40 @@ def main(names: list[str]) -> None:
 
 def report(subject: Subject) -> dict[str, Any]:
     """Return the effects of the hostile answers: events, changed grades and exceeded limits."""
-    before = [_judged(subject, answer) for answer in subject.honest * 2]
+    grades_before = [_judged(subject, answer) for answer in subject.honest * 2]
     events: list[str] = []
-    changed, killed, judged, start = False, [], 0, 0
+    has_changed_grades, killed_answers, judged_count, start = False, [], 0, 0
     while start < len(subject.answers):
         for line in lines_of_fork(subject, start):
-            judged += 1
+            judged_count += 1
             start = line["number"] + 1
             events += line["events"]
-            changed = changed or (
-                line["honest"] is not None and line["honest"] != json.loads(json.dumps(before))
+            has_changed_grades = has_changed_grades or (
+                line["honest"] is not None and line["honest"] != json.loads(json.dumps(grades_before))
             )
         if start < len(subject.answers):  # the fork was ended during the next answer
-            killed.append(subject.answers[start][:60])
+            killed_answers.append(subject.answers[start][:60])
             start += 1
     names = sorted(set(events))
     return {
-        "judged": judged,
-        "killed": killed,
+        "judged": judged_count,
+        "killed": killed_answers,
         "events": names,
-        "changed": changed,
+        "changed": has_changed_grades,
         "files": [*map(str, Path().iterdir())],
     }
 
 
 def lines_of_fork(subject: Subject, start: int) -> Iterator[dict[str, Any]]:
     """Judge the answers from `start` on in a fork, and yield its report on each until it ends."""
-    reading, writing = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
-        os.close(reading)
-        _judge(subject, start, os.fdopen(writing, "w"))
+        os.close(read_end)
+        _judge(subject, start, os.fdopen(write_end, "w"))
         os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as lines:
+    os.close(write_end)
+    with os.fdopen(read_end) as lines:
         yield from (json.loads(line) for line in lines)
     os.waitpid(child, 0)
 
@@ -274,8 +278,8 @@ def _judge(subject: Subject, start: int, out: Any) -> None:
         _judged(subject, subject.answers[number])
         is_last = number == len(subject.answers) - 1 or number % CHECKED_EVERY == 0
         signal.setitimer(signal.ITIMER_PROF, BLOCKED_SECONDS)
-        honest = [_judged(subject, answer) for answer in subject.honest * 2] if is_last else None
-        out.write(json.dumps({"number": number, "events": [*events], "honest": honest}) + "\n")
+        honest_grades = [_judged(subject, answer) for answer in subject.honest * 2] if is_last else None
+        out.write(json.dumps({"number": number, "events": [*events], "honest": honest_grades}) + "\n")
         out.flush()
         events.clear()
     os.access(END, os.F_OK)

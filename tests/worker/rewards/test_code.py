@@ -170,11 +170,11 @@ def test_a_program_that_exceeds_its_limits_fails_only_its_test(grade, program):
 
 def test_a_row_with_tests_is_graded_by_them_and_others_by_their_answer():
     terms = (CodeReward(credit="share"), LanguageReward(weight=0.5, only_when_correct=True))
-    tested, plain, none = row(json.dumps(ASSERTS)), row(None, "7"), row(None)
+    tested, answer_only, ungradable = row(json.dumps(ASSERTS)), row(None, "7"), row(None)
     texts = [f"```python\n{ADD_PROGRAM}\n```", "def add(a, b): return 3"]
     with closing(Scorer(terms, processes=1)) as scorer:
         groups = scorer.score(
-            [tested, plain, none],
+            [tested, answer_only, ungradable],
             [[completion(text) for text in texts], [completion(r"\boxed{7}")], [completion("x")]],
         )
         assert scorer.correctness([tested], texts[:1]) == [1]

@@ -64,12 +64,12 @@ def test_hostile_answers_open_nothing_start_nothing_and_change_no_grade(tmp_path
     assert set(report_by_name) == {*REWARD_SUBJECTS, *TASKS}
     assert {name: report["events"] for name, report in report_by_name.items() if report["events"]} == {}
     assert {name for name, report in report_by_name.items() if report["changed"] or report["files"]} == set()
-    killed = {
+    killed_by_task = {
         name: report["killed"]
         for name, report in report_by_name.items()
         if len(report["killed"]) > MAX_KILLED
     }
-    assert set(killed) <= {"mathematics"}
+    assert set(killed_by_task) <= {"mathematics"}
     assert all(report["judged"] >= 40 for report in report_by_name.values())
     assert not list(tmp_path.iterdir())
 
@@ -84,15 +84,17 @@ def test_hostile_answers_make_no_system_call_of_files_processes_or_sockets(tmp_p
     reports(
         folder, under=("strace", "-ff", "-qq", "-e", "trace=%file,%process,%network", "-o", str(traces / "t"))
     )
-    judged = [path.read_text() for path in traces.iterdir() if f'"{BEGIN}"' in path.read_text()]
-    assert len(judged) >= len(TASKS)
-    calls = [line for text in judged for line in text.partition(BEGIN)[2].partition(END)[0].splitlines()[1:]]
-    strange = {match[1] for line in calls if (match := CALL_PATTERN.match(line))} - {
+    trace_texts = [path.read_text() for path in traces.iterdir() if f'"{BEGIN}"' in path.read_text()]
+    assert len(trace_texts) >= len(TASKS)
+    calls = [
+        line for text in trace_texts for line in text.partition(BEGIN)[2].partition(END)[0].splitlines()[1:]
+    ]
+    unexpected_calls = {match[1] for line in calls if (match := CALL_PATTERN.match(line))} - {
         "exit_group",
         "access",
         "faccessat2",
     }
-    assert strange == set()
+    assert unexpected_calls == set()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_no_pair_of_texts_makes_the_trainer_raise(expected, answer):
     assert (
         quick_verdict(expected, expected) is not False or not normalise_formula(expected) or "_" in expected
     )
-    for read in (
+    for reader in (
         normalise_formula,
         normalise_words,
         strip_label_and_unit,
@@ -192,14 +194,14 @@ def test_no_pair_of_texts_makes_the_trainer_raise(expected, answer):
         last_boxed,
         lenient_answer,
     ):
-        read(answer)
+        reader(answer)
 
 
 @given(st.one_of(FORMULAS, st.text(alphabet="0123456789+-*/^!().,xeE π\n", max_size=40)))
 def test_the_grammar_produces_only_sympy_objects(text):
     try:
-        parsed = read_expression(text, INTEGRALS)
+        expression = read_expression(text, INTEGRALS)
     except (NotExpression, ArithmeticError):
         return
-    assert type(parsed).__module__.startswith("sympy.")
-    assert {type(atom).__module__.split(".")[0] for atom in parsed.atoms()} <= {"sympy"}
+    assert type(expression).__module__.startswith("sympy.")
+    assert {type(atom).__module__.split(".")[0] for atom in expression.atoms()} <= {"sympy"}

@@ -52,14 +52,14 @@ HONEST_PAIRS = [
 def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
     """Return each program with its test, either with all forms of test or with one form in turn."""
     pairs = []
-    for number, hostile in enumerate(programs):
+    for number, program_forms in enumerate(programs):
         forms = (
-            (OUTPUT_ROW, hostile.script),
-            (CALL_ROW, hostile.function),
-            (ASSERT_ROW, hostile.function),
+            (OUTPUT_ROW, program_forms.script),
+            (CALL_ROW, program_forms.function),
+            (ASSERT_ROW, program_forms.function),
         )
-        chosen = forms if IS_FULL else [forms[number % len(forms)]]
-        pairs += [(hostile.name, prompt, program) for prompt, program in chosen]
+        selected_forms = forms if IS_FULL else [forms[number % len(forms)]]
+        pairs += [(program_forms.name, prompt, program) for prompt, program in selected_forms]
     return pairs
 
 
@@ -90,24 +90,27 @@ def test_no_hostile_program_escapes_passes_or_changes_another_grade(tmp_path, li
     secret = tmp_path / "secret"
     secret.write_text(HIDDEN_RESULT)
     programs = list(hostile_programs(secret=str(secret), port=listener.getsockname()[1]))
-    hostile = pairs_of(programs if IS_FULL else programs[: len(ATTACKS)])
-    before, code = {path.name for path in Path("/tmp").iterdir()}, sources()
+    hostile_pairs = pairs_of(programs if IS_FULL else programs[: len(ATTACKS)])
+    names_before, code = {path.name for path in Path("/tmp").iterdir()}, sources()
     with closing(CodeGrader(2)) as grader:
-        passed, changed = [], 0
-        for start in range(0, len(hostile), CHECKED_EVERY):
-            batch = hostile[start : start + CHECKED_EVERY]
-            mixed = [(prompt, program) for _, prompt, program in batch]
-            mixed[1:1] = [(prompt, program) for prompt, program, _ in HONEST_PAIRS]
-            scores = grader.scores(CODE_REWARD, mixed)
-            honest = scores[1 : 1 + len(HONEST_PAIRS)]
-            changed += honest != [score for _, _, score in HONEST_PAIRS]
+        passed, changed_rounds = [], 0
+        for start in range(0, len(hostile_pairs), CHECKED_EVERY):
+            batch = hostile_pairs[start : start + CHECKED_EVERY]
+            mixed_pairs = [(prompt, program) for _, prompt, program in batch]
+            mixed_pairs[1:1] = [(prompt, program) for prompt, program, _ in HONEST_PAIRS]
+            scores = grader.scores(CODE_REWARD, mixed_pairs)
+            honest_scores = scores[1 : 1 + len(HONEST_PAIRS)]
+            changed_rounds += honest_scores != [score for _, _, score in HONEST_PAIRS]
             hostile_scores = scores[:1] + scores[1 + len(HONEST_PAIRS) :]
             passed += [name for (name, _, _), score in zip(batch, hostile_scores, strict=True) if score]
         assert all(has_no_program_left(bench.runner.pid) for bench in grader._benches)
-    print(f"\n{len(hostile)} hostile programs: {len(passed)} passed, {changed} rounds changed other grades")
-    assert (passed, changed) == ([], 0)
+    print(
+        f"\n{len(hostile_pairs)} hostile programs: {len(passed)} passed, "
+        f"{changed_rounds} rounds changed other grades"
+    )
+    assert (passed, changed_rounds) == ([], 0)
     assert secret.read_text() == HIDDEN_RESULT
-    assert "escaped" not in {path.name for path in Path("/tmp").iterdir()} - before
+    assert "escaped" not in {path.name for path in Path("/tmp").iterdir()} - names_before
     assert sources() == code
     with pytest.raises(TimeoutError):
         listener.accept()

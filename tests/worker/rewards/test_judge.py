@@ -189,11 +189,11 @@ def test_a_completion_can_neither_leave_its_delimiters_nor_use_template_syntax(s
     server.respond = grade(0)
     assert rewards(make_term(JudgeReward()), ATTACK_TEXT) == [0]
     text = server.requests[0][2]["messages"][1]["content"]
-    mark = text.rpartition("</")[2]
-    assert text.count(f"</{mark}") == text.count(f"<{mark}") == 1
-    inside = text.partition(f"<{mark}")[2]
-    assert not any(sign in inside for sign in ("<|", "</s>", "[/INST]"))
-    assert "{answer}" in inside  # fields of the template are not filled a second time
+    delimiter = text.rpartition("</")[2]
+    assert text.count(f"</{delimiter}") == text.count(f"<{delimiter}") == 1
+    delimited_text = text.partition(f"<{delimiter}")[2]
+    assert not any(template_token in delimited_text for template_token in ("<|", "</s>", "[/INST]"))
+    assert "{answer}" in delimited_text  # fields of the template are not filled a second time
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_a_completion_can_neither_leave_its_delimiters_nor_use_template_syntax(s
 def test_an_invalid_judgement_leaves_its_completion_unscored_and_is_not_repeated(
     server, make_term, reply_of, reason
 ):
-    good = grade(10)
-    server.respond = lambda body: good(body) if "fine" in json.dumps(body) else reply_of(body)
+    good_reply = grade(10)
+    server.respond = lambda body: good_reply(body) if "fine" in json.dumps(body) else reply_of(body)
     term = make_term(JudgeReward(retries=0))
     assert rewards(term, "fine", "odd") == [1, None]
     assert reason in term.last_failure
@@ -237,8 +237,8 @@ def test_an_invalid_judgement_leaves_its_completion_unscored_and_is_not_repeated
     [("Good. 8", 0.8), ("<think>3</think> **7**", 0.7), ("Score: 10.", 1), ("8/10", None), ("none", None)],
 )
 def test_the_score_is_the_last_number_of_the_judges_text(server, make_term, text, score):
-    good = answer_with("1")
-    server.respond = lambda body: good(body) if "fine" in json.dumps(body) else answer_with(text)(body)
+    good_reply = answer_with("1")
+    server.respond = lambda body: good_reply(body) if "fine" in json.dumps(body) else answer_with(text)(body)
     assert rewards(make_term(JudgeReward(answer="last_number")), "fine", "odd") == [0.1, score]
 
 
@@ -255,18 +255,18 @@ def test_a_busy_server_is_asked_again(server, make_term):
 
 
 def test_a_hanging_server_is_abandoned_at_its_timeout(server, make_term):
-    ended = threading.Event()
+    test_ended = threading.Event()
 
     def respond(body):
         if "odd" in json.dumps(body):
-            ended.wait(60)
+            test_ended.wait(60)
         return grade(1)(body)
 
     server.respond = respond
     term = make_term(JudgeReward(timeout_seconds=3, retries=0))
     assert rewards(term, "fine", "odd") == [0.1, None]
     assert "no answer within 3 seconds" in term.last_failure
-    ended.set()
+    test_ended.set()
 
 
 def test_an_unreachable_server_ends_the_run_with_an_explanation(make_term, server):

@@ -103,7 +103,7 @@ def call_function(tmp_path: Path, monkeypatch):
 
     def called(name, texts, *, rows=None, ids=(), **fields):
         rows = rows or [{}] * len(texts)
-        prompts = [Prompt(str(at), "?", "7", "file", columns=row) for at, row in enumerate(rows)]
+        prompts = [Prompt(str(index), "?", "7", "file", columns=row) for index, row in enumerate(rows)]
         with closing(PluginTerm(PluginReward(entry_point=name, **fields))) as term:
             scores = term.rewards(list(zip(prompts, texts, strict=True)), ids)
             return scores, term.failures, term.last_failure

@@ -47,18 +47,18 @@ def test_a_changed_library_checker_must_be_reviewed_again(task):
 @pytest.mark.parametrize("task", sorted(CHECKERS))
 def test_replaced_checkers_score_honest_answers_as_the_library_does(task):
     count = 100 if task in SLOW_TASKS and not IS_FULL else 1000
-    compared, scores = 0, set()
+    answer_count, scores = 0, set()
     for seed in range(100):
         dataset = library().create_dataset(task, seed=seed, size=5)
         for entry in dataset:
-            for answer in answers(task, entry, Random(compared)):
+            for answer in answers(task, entry, Random(answer_count)):
                 expected = dataset.score_answer(answer, entry)
                 assert CHECKERS[task](dataset, answer, entry) == expected, answer
-                compared += 1
+                answer_count += 1
                 scores.add(expected)
-        if compared >= count:
+        if answer_count >= count:
             break
-    assert compared >= count
+    assert answer_count >= count
     assert 1.0 in scores
     assert min(scores) < 0.1
 

@@ -43,8 +43,8 @@ def prompt(answer: str, *, problem: str = "file:a.jsonl", domain: str = "math", 
 
 
 def completion(text: str) -> Completion:
-    nothing = np.zeros(0, dtype=np.float32)
-    return Completion(np.zeros(0, dtype=np.int64), text, (), "stop", nothing, nothing)
+    no_values = np.zeros(0, dtype=np.float32)
+    return Completion(np.zeros(0, dtype=np.int64), text, (), "stop", no_values, no_values)
 
 
 @pytest.fixture(scope="module")
@@ -200,9 +200,9 @@ def test_mathematics_is_compared_by_meaning(checkers, expected, answer, score):
 
 def test_an_answer_that_hangs_algebra_is_killed_at_its_limit_and_the_next_is_scored(checkers):
     score_of(checkers, "x+1", r"\boxed{1+x}")
-    before = checkers.timeouts
+    timeouts_before = checkers.timeouts
     assert score_of(checkers, "3", HANGING_ANSWER, timeout_seconds=0.5) == 0
-    assert checkers.timeouts == before + 1
+    assert checkers.timeouts == timeouts_before + 1
     assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
 
 
@@ -237,8 +237,8 @@ def test_a_busy_sandbox_ends_with_its_killed_trainer():
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    _, alive = psutil.wait_procs(family, timeout=60)
-    assert not alive
+    _, alive_processes = psutil.wait_procs(family, timeout=60)
+    assert not alive_processes
 
 
 def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path, monkeypatch):
@@ -256,12 +256,12 @@ def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path,
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=CODE_ROOT) as trainer:
         pid = int(trainer.stdout.readline())
-    remaining = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
-    remaining += [inner for outer in remaining for inner in outer.children(recursive=True)]
-    _, alive = psutil.wait_procs(remaining, timeout=60)
-    for process in alive:
+    processes = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
+    processes += [child for parent in processes for child in parent.children(recursive=True)]
+    _, alive_processes = psutil.wait_procs(processes, timeout=60)
+    for process in alive_processes:
         process.kill()
-    assert not alive
+    assert not alive_processes
 
 
 def test_reasoning_gym_answers_are_scored_by_their_task(checkers):
@@ -289,9 +289,9 @@ def test_a_value_that_is_not_a_score_is_wrong(score, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("worker.rewards.correctness.JUDGING", "forging")
-    with closing(Checkers(processes=1)) as forged:
+    with closing(Checkers(processes=1)) as forged_checkers:
         pairs = [(prompt("x+1"), f"\\boxed{{{text}}}") for text in (score, "True", "0.5")]
-        grades = Grader(CorrectnessReward(timeout_seconds=20), forged).grades(pairs)
+        grades = Grader(CorrectnessReward(timeout_seconds=20), forged_checkers).grades(pairs)
     assert [grade.score for grade in grades] == [0, 1, 0.5]
 
 

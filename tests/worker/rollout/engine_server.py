@@ -98,13 +98,13 @@ class Engine:
         with self.lock:
             [group] = Sampler(policy).generate([body["prompt"]], body["n"], decoding, generator)
         factor = 3.0 if self.fails("wrong_logprobs") else 1.0
-        strange = 10**6 if self.fails("nonsense") else 0
+        id_offset = 10**6 if self.fails("nonsense") else 0
         choices = [
             {
                 "index": index,
                 "text": completion.text,
                 "finish_reason": completion.finish_reason,
-                "token_ids": [token + strange for token in completion.ids.tolist()],
+                "token_ids": [token + id_offset for token in completion.ids.tolist()],
                 "prompt_token_ids": body["prompt"],
                 "logprobs": {"token_logprobs": [factor * x for x in completion.sampler_logprobs.tolist()]},
             }
@@ -199,7 +199,7 @@ def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
         return {}
 
     @app.get("/seen")
-    def seen() -> Any:
+    def list_seen() -> Any:
         return {"paths": engine.seen, "models": engine.names, "adapters": list(engine.adapters)}
 
     return app

@@ -134,19 +134,19 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("POST")
 
     def _answer(self, method: str) -> None:
-        parts = urlsplit(self.path)
+        url = urlsplit(self.path)
         content = self.rfile.read(int(self.headers.get("content-length", 0)))
-        query = f"?{parts.query}" if parts.query else ""
+        query = f"?{url.query}" if url.query else ""
         if method == "POST":
-            self.server.note(f"{parts.path}{query}")
+            self.server.note(f"{url.path}{query}")
         status, document = 200, None
-        if parts.path.startswith("/v1") and self.headers["authorization"] != f"Bearer {self.server.key}":
+        if url.path.startswith("/v1") and self.headers["authorization"] != f"Bearer {self.server.key}":
             status = 401
-        elif self.server.asleep & NEEDED_PARTS.get(parts.path, set()):
+        elif self.server.asleep & NEEDED_PARTS.get(url.path, set()):
             status = 400
         else:
             body = json.loads(content) if content else None
-            document = self.server.answer(method, parts.path, parse_qs(parts.query), body)
+            document = self.server.answer(method, url.path, parse_qs(url.query), body)
             status = 404 if document is None else 200
         answer = json.dumps(document).encode()
         self.send_response(status)
@@ -169,11 +169,11 @@ def main() -> None:
     for name in ("--uds", "--served-model-name"):
         parser.add_argument(name, required=True)
     options, other_arguments = parser.parse_known_args()
-    how, key = os.environ.get(FAULT_VARIABLE, ""), os.environ["VLLM_API_KEY"]
+    fault, key = os.environ.get(FAULT_VARIABLE, ""), os.environ["VLLM_API_KEY"]
     assert options.module == "vllm.entrypoints.openai.api_server"
     assert key not in " ".join(sys.argv)
-    if how in ("dies", "memory"):
-        print(DEATH_MESSAGE.format(key=key) if how == "dies" else NO_MEMORY_MESSAGE, flush=True)
+    if fault in ("dies", "memory"):
+        print(DEATH_MESSAGE.format(key=key) if fault == "dies" else NO_MEMORY_MESSAGE, flush=True)
         sys.exit(1)
     second = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"])
 
@@ -182,7 +182,7 @@ def main() -> None:
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
-    if how == "never":
+    if fault == "never":
         time.sleep(3600)
     server = Server(options.uds, options.served_model_name, key)
     server.note({"arguments": other_arguments, "variables": dict(os.environ)})

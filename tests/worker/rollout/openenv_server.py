@@ -102,45 +102,45 @@ def error(code: str, message: str = "no", **details: int) -> str:
 async def play(connection: ServerConnection) -> None:
     """Serve one session."""
     assert connection.request is not None
-    how = connection.request.path.split("/")[1]
-    limit = SESSION_LIMITS.get(how, 10_000)
-    if OPEN[how] >= limit:
+    fault = connection.request.path.split("/")[1]
+    limit = SESSION_LIMITS.get(fault, 10_000)
+    if OPEN[fault] >= limit:
         await connection.send(
-            error("CAPACITY_REACHED", active_sessions=OPEN[how], max_sessions=max(1, limit))
+            error("CAPACITY_REACHED", active_sessions=OPEN[fault], max_sessions=max(1, limit))
         )
         return
-    OPEN[how] += 1
-    SEEN[f"{how} most"] = max(SEEN[f"{how} most"], OPEN[how])
+    OPEN[fault] += 1
+    SEEN[f"{fault} most"] = max(SEEN[f"{fault} most"], OPEN[fault])
     try:
-        episode = Guess(how)
+        episode = Guess(fault)
         async for message in connection:
             request = json.loads(message)
-            SEEN[f"{how} {request['type']}"] += 1
+            SEEN[f"{fault} {request['type']}"] += 1
             if request["type"] == "close":
                 return
             await answer(connection, episode, request)
     finally:
-        OPEN[how] -= 1
+        OPEN[fault] -= 1
 
 
 async def answer(connection: ServerConnection, episode: Guess, request: dict[str, Any]) -> None:
-    how = episode.how
+    fault = episode.how
     if request["type"] == "reset":
-        key = how, request["data"]["seed"]
-        if how == "no_reset" or (how == "first_reset" and key not in RESET):
+        key = fault, request["data"]["seed"]
+        if fault == "no_reset" or (fault == "first_reset" and key not in RESET):
             RESET.add(key)
             await connection.close()
             return
         await connection.send(json.dumps({"type": "observation", "data": episode.reset(key[1])}))
         return
-    good = {"type": "observation", "data": episode.step(request["data"])}
-    await misbehave(connection, how, good)
+    good_reply = {"type": "observation", "data": episode.step(request["data"])}
+    await misbehave(connection, fault, good_reply)
 
 
 async def misbehave(  # noqa: C901, PLR0912 - a case for each way
     connection: ServerConnection, how: str, good: dict[str, Any]
 ) -> None:
-    changed: dict[str, tuple[str, Any]] = {
+    replacement_by_fault: dict[str, tuple[str, Any]] = {
         "text_reward": ("reward", "1"),
         "nan": ("reward", float("nan")),
         "infinite": ("reward", float("inf")),
@@ -148,8 +148,8 @@ async def misbehave(  # noqa: C901, PLR0912 - a case for each way
         "text_done": ("done", "no"),
         "no_observation": ("observation", []),
     }
-    if how in changed:
-        name, replacement = changed[how]
+    if how in replacement_by_fault:
+        name, replacement = replacement_by_fault[how]
         good["data"][name] = replacement
     if how == "sums_to_infinity":
         good["data"]["done"] = False
@@ -193,27 +193,27 @@ async def dripping(text: str):
 
 async def over_http(connection: ServerConnection, request: Request) -> Response | None:
     """Answer requests outside a session."""
-    how, _, endpoint = request.path.removeprefix("/").partition("/")
+    fault, _, endpoint = request.path.removeprefix("/").partition("/")
     if request.path == "/seen":
         return told(connection, dict(SEEN))
-    if how == "locked" and request.headers.get("Authorization") != f"Bearer {API_KEY}":
+    if fault == "locked" and request.headers.get("Authorization") != f"Bearer {API_KEY}":
         return connection.respond(HTTPStatus.UNAUTHORIZED, "a key is wanted")
     if endpoint == "schema":
-        if how == "no_schema":
+        if fault == "no_schema":
             return connection.respond(HTTPStatus.NOT_FOUND, "nothing here")
         schemas: dict[str, Any] = {
             "json": PAIR_SCHEMA,
             "bad_schema": {"type": "nothing"},
             "far_schema": REMOTE_SCHEMA,
         }
-        return told(connection, {"action": schemas.get(how, TEXT_SCHEMA)})
-    if how == "redirects":
+        return told(connection, {"action": schemas.get(fault, TEXT_SCHEMA)})
+    if fault == "redirects":
         response = connection.respond(HTTPStatus.FOUND, "elsewhere")
         response.headers["Location"] = "/good/ws"
         return response
-    if how == "fails":
+    if fault == "fails":
         return connection.respond(HTTPStatus.INTERNAL_SERVER_ERROR, "no")
-    if how == "silent":
+    if fault == "silent":
         await asyncio.sleep(3600)
     return None
 

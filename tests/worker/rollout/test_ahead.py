@@ -44,23 +44,23 @@ def scorer():
 @pytest.fixture
 def begin_rollouts(tiny, scorer):
     """A function that begins rollouts, of which `ahead` may be sampled early."""
-    opened = []
+    queues = []
 
-    def begin(*, ahead, step=0, cursor=0, state=None, prepare=None):
+    def start_rollouts(*, ahead, step=0, cursor=0, state=None, prepare=None):
         mixture = Mixture([Ingredient(Sums(seed=0), "sums", 1.0, "math")])
         collector = Collector(CONFIG, mixture, scorer)
         engine = LocalEngine(CONFIG.sampling, Behaviour(CONFIG.sampling), RowLimit())
-        opened.append(RolloutsAhead(engine, collector, ahead=ahead, seed=7))
+        queues.append(RolloutsAhead(engine, collector, ahead=ahead, seed=7))
         if state is not None:
-            opened[-1].restore(*state)
+            queues[-1].restore(*state)
         if prepare is not None:
             prepare(engine)
-        opened[-1].start(step, cursor, never)
-        opened[-1].publish(step, tiny)
-        return opened[-1]
+        queues[-1].start(step, cursor, never)
+        queues[-1].publish(step, tiny)
+        return queues[-1]
 
-    yield begin
-    for samplers_ahead in opened:
+    yield start_rollouts
+    for samplers_ahead in queues:
         samplers_ahead.close()
 
 
@@ -81,13 +81,13 @@ def settled_count(rollouts):
 
 @pytest.mark.parametrize("ahead", [1, 2, 4])
 def test_no_batch_is_begun_that_would_be_too_old(begin_rollouts, tiny, ahead):
-    running = begin_rollouts(ahead=ahead)
-    assert settled_count(running) == ahead + 1
-    first = running.take(never)
-    assert settled_count(running) == ahead  # the next one would be ahead + 1 versions old
-    running.publish(1, tiny)
-    assert settled_count(running) == ahead + 1
-    batches = [first, *(running.take(never) for _ in range(ahead + 1))]
+    rollouts = begin_rollouts(ahead=ahead)
+    assert settled_count(rollouts) == ahead + 1
+    first = rollouts.take(never)
+    assert settled_count(rollouts) == ahead  # the next one would be ahead + 1 versions old
+    rollouts.publish(1, tiny)
+    assert settled_count(rollouts) == ahead + 1
+    batches = [first, *(rollouts.take(never) for _ in range(ahead + 1))]
     ages = [age_metrics(batch, version=number) for number, batch in enumerate(batches)]
     assert [metrics["sampling/staleness_max"] for metrics in ages] == [*range(ahead + 1), ahead]
     prompts = [group.prompt.id for batch in batches for group in batch.groups]
@@ -96,33 +96,35 @@ def test_no_batch_is_begun_that_would_be_too_old(begin_rollouts, tiny, ahead):
 
 
 def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(begin_rollouts):
-    running = begin_rollouts(ahead=3)
-    settled_count(running)
-    running.take(never)
-    with running.held():
-        state = running.values(), {name: tensor.clone() for name, tensor in running.tensors().items()}
-    again = begin_rollouts(ahead=3, step=1, cursor=2, state=state)
-    expected = [content_of(running.take(never)) for _ in range(3)]
-    assert [content_of(again.take(never)) for _ in range(3)] == expected
-    after = again.take(never)  # not in the checkpoint, so sampled again from the prompts that follow
-    assert after.cursor == 10
-    assert np.isfinite(after.groups[0].completions[0].sampler_logprobs).all()
+    first_queue = begin_rollouts(ahead=3)
+    settled_count(first_queue)
+    first_queue.take(never)
+    with first_queue.held():
+        state = first_queue.values(), {name: tensor.clone() for name, tensor in first_queue.tensors().items()}
+    restored_queue = begin_rollouts(ahead=3, step=1, cursor=2, state=state)
+    expected = [content_of(first_queue.take(never)) for _ in range(3)]
+    assert [content_of(restored_queue.take(never)) for _ in range(3)] == expected
+    next_batch = restored_queue.take(
+        never
+    )  # not in the checkpoint, so sampled again from the prompts that follow
+    assert next_batch.cursor == 10
+    assert np.isfinite(next_batch.groups[0].completions[0].sampler_logprobs).all()
 
 
 def test_a_checkpoint_holds_the_batches_queued_when_it_began(begin_rollouts, tiny):
-    running = begin_rollouts(ahead=1)
-    settled_count(running)
-    with running.held():
-        before = running.values()
-        running.take(never)
-        assert running.values() == before
-    assert len(running.values()["batches"]) == 1
+    rollouts = begin_rollouts(ahead=1)
+    settled_count(rollouts)
+    with rollouts.held():
+        values_before = rollouts.values()
+        rollouts.take(never)
+        assert rollouts.values() == values_before
+    assert len(rollouts.values()["batches"]) == 1
 
 
 def test_waiting_ends_if_the_run_is_asked_to_end(begin_rollouts):
     asleep = threading.Event()
     wait = SimpleNamespace(sync=lambda *_: asleep.wait(30))
-    running = begin_rollouts(ahead=1, prepare=lambda engine: setattr(engine, "sync", wait.sync))
+    rollouts = begin_rollouts(ahead=1, prepare=lambda engine: setattr(engine, "sync", wait.sync))
     with pytest.raises(Interrupted):
-        running.take(lambda: True)
+        rollouts.take(lambda: True)
     asleep.set()

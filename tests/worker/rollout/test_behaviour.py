@@ -45,9 +45,9 @@ def test_a_layer_in_8_bits_computes_the_same_as_torchao(inputs):
     torch.manual_seed(0)
     layer = nn.Linear(inputs, 16)
     quantize_(layer, Int8DynamicActivationInt8WeightConfig())
-    hidden = torch.randn(50, inputs)
+    hidden_states = torch.randn(50, inputs)
     with torch.no_grad():
-        torch.testing.assert_close(Int8Linear(layer)(hidden), layer(hidden), rtol=0, atol=1e-6)
+        torch.testing.assert_close(Int8Linear(layer)(hidden_states), layer(hidden_states), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
@@ -58,17 +58,19 @@ def test_another_precision_samples_with_its_own_probabilities(tiny, precision):
         ids = torch.tensor([tiny.encode(PROMPTS[0].text, room=40)])
         assert torch.isfinite(policy.model(ids).logits).all()
         assert np.isfinite(completion.sampler_logprobs).all()
-    exact = np.concatenate([completion.sampler_logprobs for completion in sampled(tiny)])
-    inexact = np.concatenate([completion.sampler_logprobs for completion in sampled(policy)])
-    assert not np.array_equal(exact[: len(inexact)], inexact[: len(exact)])
+    exact_logprobs = np.concatenate([completion.sampler_logprobs for completion in sampled(tiny)])
+    inexact_logprobs = np.concatenate([completion.sampler_logprobs for completion in sampled(policy)])
+    assert not np.array_equal(
+        exact_logprobs[: len(inexact_logprobs)], inexact_logprobs[: len(exact_logprobs)]
+    )
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_the_learner_keeps_its_weights_and_precision(tiny, precision):
-    before = copied_weights(tiny.model)
+    weights_before = copied_weights(tiny.model)
     Behaviour(SamplingConfig(precision=precision)).policy(tiny)
     assert tiny.model.dtype == torch.float32
-    assert all(torch.equal(weight, before[name]) for name, weight in tiny.model.named_parameters())
+    assert all(torch.equal(weight, weights_before[name]) for name, weight in tiny.model.named_parameters())
     assert all(weight.requires_grad for weight in tiny.model.parameters())
 
 
@@ -80,11 +82,18 @@ def test_8_bits_through_the_lean_path_match_8_bits_through_the_model(tiny, monke
     lean = sampled(policy)
     monkeypatch.setattr("worker.rollout.sampler.decoder_for", GenericDecoder)
     between_paths, of_8_bits = [], []
-    for number, (ours, theirs) in enumerate(zip(lean, sampled(policy), strict=True)):
-        equal_count = sum(takewhile(bool, map(eq, ours.ids.tolist(), theirs.ids.tolist())))
-        in_float = token_logprobs_of(tiny, PROMPTS[number // 4], theirs.ids)
-        between_paths.extend(abs(ours.sampler_logprobs[:equal_count] - theirs.sampler_logprobs[:equal_count]))
-        of_8_bits.extend(abs(in_float[:equal_count] - theirs.sampler_logprobs[:equal_count]))
+    for number, (lean_completion, model_completion) in enumerate(zip(lean, sampled(policy), strict=True)):
+        equal_count = sum(
+            takewhile(bool, map(eq, lean_completion.ids.tolist(), model_completion.ids.tolist()))
+        )
+        in_float = token_logprobs_of(tiny, PROMPTS[number // 4], model_completion.ids)
+        between_paths.extend(
+            abs(
+                lean_completion.sampler_logprobs[:equal_count]
+                - model_completion.sampler_logprobs[:equal_count]
+            )
+        )
+        of_8_bits.extend(abs(in_float[:equal_count] - model_completion.sampler_logprobs[:equal_count]))
     assert len(of_8_bits) > 200
     assert np.mean(between_paths) < 0.6 * np.mean(of_8_bits)
 
@@ -100,12 +109,12 @@ def token_logprobs_of(policy, prompt, ids):
 
 def test_each_step_samples_with_weights_of_the_configured_age(tiny):
     behaviour = Behaviour(SamplingConfig(staleness=2))
-    began, ages = [], []
+    weights_by_step, ages = [], []
     for _ in range(5):
-        began.append(copied_weights(tiny.model))
+        weights_by_step.append(copied_weights(tiny.model))
         ages.append(behaviour.age)
         sampling = dict(behaviour.policy(tiny).model.named_parameters())
-        expected = began[max(0, len(began) - 3)]
+        expected = weights_by_step[max(0, len(weights_by_step) - 3)]
         assert all(torch.equal(sampling[name], weight) for name, weight in expected.items())
         behaviour.remember(tiny)
         with_moved_weights(tiny)
@@ -113,11 +122,13 @@ def test_each_step_samples_with_weights_of_the_configured_age(tiny):
 
 
 def test_stale_weights_are_restored_from_a_checkpoint(tiny):
-    behaviour, restored = (Behaviour(SamplingConfig(staleness=3)) for _ in range(2))
+    behaviour, restored_behaviour = (Behaviour(SamplingConfig(staleness=3)) for _ in range(2))
     for _ in range(2):
         behaviour.remember(tiny)
         with_moved_weights(tiny)
-    restored.restore(behaviour.values(), behaviour.tensors())
-    ours, theirs = (dict(sampler.policy(tiny).model.named_parameters()) for sampler in (behaviour, restored))
-    assert restored.age == 2
-    assert all(torch.equal(theirs[name], weight) for name, weight in ours.items())
+    restored_behaviour.restore(behaviour.values(), behaviour.tensors())
+    stale_weights, restored_weights = (
+        dict(sampler.policy(tiny).model.named_parameters()) for sampler in (behaviour, restored_behaviour)
+    )
+    assert restored_behaviour.age == 2
+    assert all(torch.equal(restored_weights[name], weight) for name, weight in stale_weights.items())

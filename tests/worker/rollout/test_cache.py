@@ -33,10 +33,10 @@ def test_a_sliding_window_matches_transformers(tokens):
         rows = 2
         for step, count in enumerate([prompt, *[1] * 12, 3, *[1] * 4]):
             if step in {1, 4, 9}:
-                chosen = torch.tensor([[0, 0, 1], [2, 1], [1, 0]][step // 4])
-                sliding.reorder_cache(chosen)
-                dynamic.reorder_cache(chosen)
-                rows = len(chosen)
+                row_order = torch.tensor([[0, 0, 1], [2, 1], [1, 0]][step // 4])
+                sliding.reorder_cache(row_order)
+                dynamic.reorder_cache(row_order)
+                rows = len(row_order)
             keys, values = key_value_tensors(rows, count)
             assert sliding.get_mask_sizes(count) == dynamic.get_mask_sizes(count)
             for states, expected in zip(

@@ -98,39 +98,39 @@ def test_dynamic_sampling_that_finds_too_little_trains_on_the_available_groups(m
 
 
 def test_active_refill_carries_the_surplus_into_the_next_step(make_collector):
-    active = make_collector(ACTIVE_REFILL)
-    first = collect(active, Scripted(*SIGNAL_SCRIPT))
+    collector = make_collector(ACTIVE_REFILL)
+    first = collect(collector, Scripted(*SIGNAL_SCRIPT))
     assert trained(first) == ids([1, 3, 6])
     assert group_metrics(first)["sampling/carried_frac"] == 0
-    second = collect(active, Scripted(True, True, False), cursor=9)
+    second = collect(collector, Scripted(True, True, False), cursor=9)
     assert trained(second) == ids([7, 9, 10])
     assert second.batches == 1
     metrics = group_metrics(second)
     assert metrics["sampling/carried_frac"] == pytest.approx(1 / 3)
     assert metrics["tokens/generated"] == 3 * 2 * 3  # pooled groups were counted when they were sampled
     assert metrics["groups/kept_frac"] == pytest.approx(2 / 3)
-    assert active.pool.groups == []
+    assert collector.pool.groups == []
 
 
 def test_a_group_never_waits_longer_than_one_step(make_collector):
-    active = make_collector(ACTIVE_REFILL)
+    collector = make_collector(ACTIVE_REFILL)
     last: list[str] = []
     for step in range(4):
         script = SIGNAL_SCRIPT if step == 0 else (True, True, True)
-        collected = collect(active, Scripted(*script), cursor=9 * step)
+        collected = collect(collector, Scripted(*script), cursor=9 * step)
         assert [collected.groups[index].prompt.id for index in collected.carried] == last
         assert last == [] or trained(collected)[0] == last[0]
-        last = [group.prompt.id for group in active.pool.groups]
+        last = [group.prompt.id for group in collector.pool.groups]
         assert len(last) == 1
 
 
 def test_an_interrupted_collection_leaves_the_pool_unchanged(make_collector):
-    active = make_collector(ACTIVE_REFILL)
-    collect(active, Scripted(*SIGNAL_SCRIPT))
-    before = list(active.pool.groups)
+    collector = make_collector(ACTIVE_REFILL)
+    collect(collector, Scripted(*SIGNAL_SCRIPT))
+    groups_before = list(collector.pool.groups)
     with pytest.raises(Interrupted):
-        collect(active, Scripted(False, False, False), cursor=9)
-    assert active.pool.groups == before
+        collect(collector, Scripted(False, False, False), cursor=9)
+    assert collector.pool.groups == groups_before
 
 
 def test_neighbours_try_the_next_prompts_only_for_empty_positions(make_collector):
@@ -153,14 +153,16 @@ class GreedyRight(Scripted):
 
 def test_each_group_carries_the_reward_of_its_greedy_completion_also_in_the_pool(make_collector):
     remax = {"objective": {"advantage": {"type": "greedy"}}}
-    active = make_collector({"type": "active"}, **remax)
-    collected = active.collect(GreedyRight(True, False, True, True, True, True), torch.Generator(), cursor=0)
+    collector = make_collector({"type": "active"}, **remax)
+    collected = collector.collect(
+        GreedyRight(True, False, True, True, True, True), torch.Generator(), cursor=0
+    )
     assert greedy_rewards(collected.groups).tolist() == [1.0] * 6
     assert [len(group.completions) for group in collected.groups] == [2] * 6
     assert collected.tokens == 6 * (2 * 3 + 5)
-    restored = Pool()
-    restored.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
-    assert [group.greedy_reward for group in restored.groups] == [1.0, 1.0]
+    restored_pool = Pool()
+    restored_pool.restore(json.loads(json.dumps(collector.pool.values())), collector.pool.tensors())
+    assert [group.greedy_reward for group in restored_pool.groups] == [1.0, 1.0]
 
 
 def test_the_pool_is_restored_from_a_checkpoint(make_collector):
@@ -168,27 +170,41 @@ def test_the_pool_is_restored_from_a_checkpoint(make_collector):
         "length": {"penalty": {"type": "magistral"}},
         "rewards": [{"name": "correctness"}, {"name": "length"}],
     }
-    active = make_collector(ACTIVE_REFILL, **shaped)
-    collect(active, Scripted(*SIGNAL_SCRIPT))
+    collector = make_collector(ACTIVE_REFILL, **shaped)
+    collect(collector, Scripted(*SIGNAL_SCRIPT))
     mask = SamplingMask(np.array([2, 0, 1]), np.array([5, 6, 7]))
-    [waiting] = active.pool.groups
-    first, second = waiting.completions
-    active.pool.groups = [replace(waiting, completions=(replace(first, sampling_mask=mask), second))]
-    restored = Pool()
-    restored.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
-    [group], [again] = active.pool.groups, restored.groups
-    assert (again.prompt, again.rewards, again.terms) == (group.prompt, group.rewards, group.terms)
-    assert (again.counted, again.weights, again.missed) == (group.counted, group.weights, group.missed)
-    assert again.correctness == group.correctness
-    assert again.completions[0].sampling_mask.counts.tolist() == [2, 0, 1]
-    assert again.completions[0].sampling_mask.ids.tolist() == [5, 6, 7]
-    assert again.completions[1].sampling_mask is None
-    for before, after in zip(group.completions, again.completions, strict=True):
-        assert (after.text, after.token_strings, after.finish_reason) == (
-            before.text,
-            before.token_strings,
-            before.finish_reason,
+    [waiting_group] = collector.pool.groups
+    first, second = waiting_group.completions
+    collector.pool.groups = [replace(waiting_group, completions=(replace(first, sampling_mask=mask), second))]
+    restored_pool = Pool()
+    restored_pool.restore(json.loads(json.dumps(collector.pool.values())), collector.pool.tensors())
+    [group], [restored_group] = collector.pool.groups, restored_pool.groups
+    assert (restored_group.prompt, restored_group.rewards, restored_group.terms) == (
+        group.prompt,
+        group.rewards,
+        group.terms,
+    )
+    assert (restored_group.counted, restored_group.weights, restored_group.missed) == (
+        group.counted,
+        group.weights,
+        group.missed,
+    )
+    assert restored_group.correctness == group.correctness
+    assert restored_group.completions[0].sampling_mask.counts.tolist() == [2, 0, 1]
+    assert restored_group.completions[0].sampling_mask.ids.tolist() == [5, 6, 7]
+    assert restored_group.completions[1].sampling_mask is None
+    for original_completion, restored_completion in zip(
+        group.completions, restored_group.completions, strict=True
+    ):
+        assert (
+            restored_completion.text,
+            restored_completion.token_strings,
+            restored_completion.finish_reason,
+        ) == (
+            original_completion.text,
+            original_completion.token_strings,
+            original_completion.finish_reason,
         )
         for name in ("ids", "sampler_logprobs", "entropies"):
-            assert getattr(after, name).tolist() == getattr(before, name).tolist()
-            assert getattr(after, name).dtype == getattr(before, name).dtype
+            assert getattr(restored_completion, name).tolist() == getattr(original_completion, name).tolist()
+            assert getattr(restored_completion, name).dtype == getattr(original_completion, name).dtype

@@ -39,8 +39,8 @@ def make_engine(settings, state_dir, monkeypatch):
         return engines[-1]
 
     yield engine
-    for opened in engines:
-        opened.close()
+    for open_engine in engines:
+        open_engine.close()
 
 
 def calls(engine):
@@ -52,8 +52,8 @@ def calls(engine):
 def paths(engine):
     """Return the requests that change state since the latest start."""
     paths_called = calls(engine)
-    newest = max(at for at, call in enumerate(paths_called) if isinstance(call, dict))
-    return [call for call in paths_called[newest + 1 :] if call != "/tokenize"]
+    newest_index = max(index for index, call in enumerate(paths_called) if isinstance(call, dict))
+    return [call for call in paths_called[newest_index + 1 :] if call != "/tokenize"]
 
 
 def test_the_server_sleeps_except_to_sample_and_survives_one_death(make_engine):
@@ -81,8 +81,8 @@ def test_the_server_sleeps_except_to_sample_and_survives_one_death(make_engine):
     second = drawn(sampling)
     assert {completion.version for group in second for completion in group} == {1}
     os.kill(sampling.process.pid, signal.SIGKILL)
-    again = drawn(sampling)  # in the middle of a batch: restarted with weights and random numbers
-    assert [completion.ids.tolist() for group in again for completion in group] == [
+    repeated_groups = drawn(sampling)  # in the middle of a batch: restarted with weights and random numbers
+    assert [completion.ids.tolist() for group in repeated_groups for completion in group] == [
         completion.ids.tolist() for group in second for completion in group
     ]
     assert sampling.take_metrics()["sampling/engine_restarts"] == 1
@@ -140,15 +140,15 @@ def test_directories_of_killed_attempts_are_removed_and_socket_paths_are_short(
     make_engine, monkeypatch, state_dir
 ):
     monkeypatch.setattr("tempfile.tempdir", str(state_dir))
-    leftover = state_dir / "grpolab-run-left"
-    leftover.mkdir()
+    leftover_directory = state_dir / "grpolab-run-left"
+    leftover_directory.mkdir()
     monkeypatch.setenv(fake_vllm.FAULT_VARIABLE, "dies")
     with pytest.raises(EngineFailed, match="vLLM did not start"):
         make_engine().check()
-    assert not leftover.exists()
-    deep = state_dir / ("d" * 90)
-    deep.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    assert not leftover_directory.exists()
+    deep_directory = state_dir / ("d" * 90)
+    deep_directory.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep_directory))
     with pytest.raises(EngineFailed, match="TMPDIR is too long a path for the sockets of vLLM"):
         make_engine().check()
-    assert list(Path(deep).iterdir()) == []
+    assert list(Path(deep_directory).iterdir()) == []

@@ -53,8 +53,10 @@ class Script:
 
     def _written(self, text, limit):
         ids = np.array(self.policy.tokenizer.encode(text)[:limit], np.int64)
-        stopped = bool(ids[-1] in self.policy.stop_ids)
-        completion = make_completion(self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=stopped)
+        is_stopped = bool(ids[-1] in self.policy.stop_ids)
+        completion = make_completion(
+            self.policy, ids, np.full(len(ids), -0.5, np.float32), stopped=is_stopped
+        )
         return replace(completion, entropies=np.full(len(ids), 0.25, np.float32), version=3)
 
 
@@ -115,10 +117,10 @@ def test_a_long_answer_is_cut_and_hostile_text_becomes_plain_letters(tiny):
     config = ToolUse(tools=("lookup",), max_observation_tokens=13)
     [completion], _ = played(tiny, config, [["[lookup: a]"], ["<eos>"]], table={"a": text})
     [turn] = completion.turns
-    observed = completion.ids[slice(*turn.observation)]
+    observed_ids = completion.ids[slice(*turn.observation)]
     assert turn.is_cut
-    assert len(observed) == 13 + 2
-    assert not {*tiny.stop_ids, tiny.pad_id, 2, 3, 4} & set(observed.tolist())
+    assert len(observed_ids) == 13 + 2
+    assert not {*tiny.stop_ids, tiny.pad_id, 2, 3, 4} & set(observed_ids.tolist())
     assert completion.text == "[lookup: a][</think><eos>]"
     assert completion.finish_reason == "stop"
 
@@ -206,18 +208,25 @@ def sampled(tiny, seed):
 
 
 def test_equal_generator_states_give_equal_episodes_and_continue_equally(tiny):
-    (first, moved), (again, alike), (of_other_seed, _) = (sampled(tiny, seed) for seed in (1, 1, 2))
+    (first, first_generator), (repeated_groups, second_generator), (of_other_seed, _) = (
+        sampled(tiny, seed) for seed in (1, 1, 2)
+    )
     texts = [[completion.text for completion in group] for group in first]
-    assert texts == [[completion.text for completion in group] for group in again]
+    assert texts == [[completion.text for completion in group] for group in repeated_groups]
     assert texts != [[completion.text for completion in group] for group in of_other_seed]
-    assert torch.equal(moved.get_state(), alike.get_state())
+    assert torch.equal(first_generator.get_state(), second_generator.get_state())
     assert any(completion.turns for group in first for completion in group)
 
 
 def test_a_pooled_group_survives_a_checkpoint_with_its_turns(tiny):
     [completions, *_], _ = sampled(tiny, 1)
     group = Group(Prompt("p", "?", "", "sums"), tuple(completions), rewards=(0.0,) * 4)
-    [restored] = decode_groups(group_documents([group]), group_tensors([group]))
-    for before, after in zip(group.completions, restored.completions, strict=True):
-        assert (after.turns, after.written) == (before.turns, before.written)
-        assert np.array_equal(after.ids, before.ids)
+    [restored_group] = decode_groups(group_documents([group]), group_tensors([group]))
+    for original_completion, restored_completion in zip(
+        group.completions, restored_group.completions, strict=True
+    ):
+        assert (restored_completion.turns, restored_completion.written) == (
+            original_completion.turns,
+            original_completion.written,
+        )
+        assert np.array_equal(restored_completion.ids, original_completion.ids)

@@ -35,12 +35,12 @@ def decoded_logits(decoder, device, *, even):
     logits = [
         decoder.prefill(ids.to(device), mask.to(device), max_rows=9, max_new_tokens=DECODED_TOKENS).clone()
     ]
-    chosen = {0: [0, 1, 2, 1, 1, 2, 2, 0, 0], 40: [0, 1, 5, 3, 4, 8], 80: [0, 4, 2]}
+    rows_by_step = {0: [0, 1, 2, 1, 1, 2, 2, 0, 0], 40: [0, 1, 5, 3, 4, 8], 80: [0, 4, 2]}
     generator, rows = torch.Generator().manual_seed(2), 3
     for step in range(DECODED_TOKENS - 1):
-        if step in chosen:
-            decoder.select(torch.tensor(chosen[step], device=device))
-            rows = len(chosen[step])
+        if step in rows_by_step:
+            decoder.select(torch.tensor(rows_by_step[step], device=device))
+            rows = len(rows_by_step[step])
         tokens = torch.randint(3, 100, (9,), generator=generator)[:rows]
         logits.append(decoder.step(tokens.to(device)).clone())
     return logits
@@ -51,8 +51,8 @@ def compare(model, *, even, atol, device="cpu"):
     expected, logits = (
         decoded_logits(decoder, device, even=even) for decoder in (LeanDecoder(model), graphs)
     )
-    for expected_logits, right in zip(expected, logits, strict=True):
-        torch.testing.assert_close(right, expected_logits, atol=atol, rtol=0)
+    for expected_logits, computed_logits in zip(expected, logits, strict=True):
+        torch.testing.assert_close(computed_logits, expected_logits, atol=atol, rtol=0)
     return graphs
 
 
@@ -76,8 +76,8 @@ def test_replayed_graphs_give_the_logits_of_launched_kernels(name, even, dtype, 
 def test_a_graph_replays_bit_by_bit():
     decoder = GraphDecoder(build("qwen3", dtype=torch.bfloat16).to("cuda"))
     first, second = (decoded_logits(decoder, "cuda", even=False) for _ in range(2))
-    for first_logits, right in zip(first, second, strict=True):
-        assert torch.equal(first_logits, right)
+    for first_logits, second_logits in zip(first, second, strict=True):
+        assert torch.equal(first_logits, second_logits)
 
 
 @on_gpu
@@ -105,11 +105,11 @@ def test_sampling_works_while_another_thread_computes():
     prompts = [Prompt(text, text, answer="", problem="sums") for text in ("85+60+88=?", "1+2=?")]
     decoding = Decoding(max_new_tokens=100)
 
-    def drawn():
+    def sample_texts():
         groups = Sampler(policy).sample(prompts, 4, decoding, torch.Generator().manual_seed(1))
         return [completion.ids.tolist() for group in groups for completion in group]
 
-    expected, stop = drawn(), threading.Event()
+    expected, stop = sample_texts(), threading.Event()
 
     def compute():
         while not stop.is_set():
@@ -120,7 +120,7 @@ def test_sampling_works_while_another_thread_computes():
     computing = threading.Thread(target=compute)
     computing.start()
     try:
-        assert [drawn() for _ in range(5)] == [expected] * 5
+        assert [sample_texts() for _ in range(5)] == [expected] * 5
     finally:
         stop.set()
         computing.join()

@@ -87,16 +87,16 @@ def played(tiny, served, how, rounds, *, prompts=(PROMPT,), tokens=60, **changes
 
 
 def test_an_episode_continues_until_the_environment_ends_it(tiny, served_settings):
-    right = number_of(PROMPT)
-    rounds = [["0<eos>"], ["10<eos>"], [f"{right}<eos>"]]
+    drawn_number = number_of(PROMPT)
+    rounds = [["0<eos>"], ["10<eos>"], [f"{drawn_number}<eos>"]]
     [completion], script, _ = played(tiny, served_settings, "good", rounds)
     assert script.asked == [
         ["Guess.\n1 to 9?"],
         ["Guess.\n1 to 9?0<eos>\nmore\n"],
         ["Guess.\n1 to 9?0<eos>\nmore\n10<eos>\nless\n"],
     ]
-    assert completion.text == f"0<eos>\nmore\n10<eos>\nless\n{right}"
-    assert completion.own_text == f"0<eos>10<eos>{right}"
+    assert completion.text == f"0<eos>\nmore\n10<eos>\nless\n{drawn_number}"
+    assert completion.own_text == f"0<eos>10<eos>{drawn_number}"
     assert completion.finish_reason == "stop"
     assert completion.episode == EpisodeResult(1.0, is_done=True)
     assert [turn.outcome for turn in completion.turns] == ["ok", "ok", "done"]
@@ -105,8 +105,8 @@ def test_an_episode_continues_until_the_environment_ends_it(tiny, served_setting
 
 
 def test_the_reward_is_the_sum_or_the_last_reward(tiny, served_settings):
-    right = number_of(PROMPT)
-    rounds = [[f"<think>8</think>{right}<eos>"]]
+    drawn_number = number_of(PROMPT)
+    rounds = [[f"<think>8</think>{drawn_number}<eos>"]]
     [completion], *_ = played(tiny, served_settings, "good", rounds, reward="last")
     assert completion.episode == EpisodeResult(1.0, is_done=True)
     [completion], *_ = played(tiny, served_settings, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
@@ -138,13 +138,13 @@ LOST_REASONS = {
 def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(
     tiny, served_settings, seen_requests, how
 ):
-    before = seen_requests(f"{how} step")
-    with pytest.raises(EnvironmentFailed) as caught:
+    requests_before = seen_requests(f"{how} step")
+    with pytest.raises(EnvironmentFailed) as error_info:
         played(tiny, served_settings, how, [["0<eos>"]])
     summary = f"the environment {how.lower()} of OPENENV_URLS failed: no episode of a step came to its end"
-    assert str(caught.value).startswith(f"{summary}; the last one: {LOST_REASONS[how]}")
-    assert "127.0.0.1" not in str(caught.value)
-    assert seen_requests(f"{how} step") == before + 1
+    assert str(error_info.value).startswith(f"{summary}; the last one: {LOST_REASONS[how]}")
+    assert "127.0.0.1" not in str(error_info.value)
+    assert seen_requests(f"{how} step") == requests_before + 1
 
 
 def test_one_lost_episode_does_not_affect_the_others_and_is_counted(tiny, served_settings):
@@ -169,8 +169,8 @@ def test_a_refused_action_is_reported_to_the_policy_and_the_episode_continues(ti
     rounds = [["0<eos>"], ["1<eos>"]]
     [completion], script, _ = played(tiny, served_settings, how, rounds, max_turns=2)
     assert script.asked[1][0].endswith("0<eos>\nerror: <eos> no such move\n")
-    observed = completion.ids[slice(*completion.turns[0].observation)]
-    assert not set(tiny.stop_ids) & set(observed.tolist())
+    observed_ids = completion.ids[slice(*completion.turns[0].observation)]
+    assert not set(tiny.stop_ids) & set(observed_ids.tolist())
     assert [turn.outcome for turn in completion.turns] == ["failed", "failed"]
     assert completion.episode == EpisodeResult(0.0, is_done=False)
 
@@ -205,14 +205,14 @@ def test_an_unusable_server_is_detected_before_the_first_step(
 
 
 def test_a_server_that_requires_a_key_gets_only_its_own(tiny, served_settings, caplog):
-    opened = served_settings.model_copy(update={"openenv_keys": f"good=another,locked={API_KEY}"})
-    [completion], _, episodes = played(tiny, opened, "locked", [[f"{number_of(PROMPT)}<eos>"]])
+    settings_with_key = served_settings.model_copy(update={"openenv_keys": f"good=another,locked={API_KEY}"})
+    [completion], _, episodes = played(tiny, settings_with_key, "locked", [[f"{number_of(PROMPT)}<eos>"]])
     episodes.check()
     assert completion.episode == EpisodeResult(1.0, is_done=True)
     shut = served_settings.model_copy(update={"openenv_keys": "locked=wrong-key"})
-    with pytest.raises(EnvironmentFailed, match="it answered /schema with status 401") as refused:
+    with pytest.raises(EnvironmentFailed, match="it answered /schema with status 401") as error_info:
         OpenEnvEpisodes(OpenEnv(server="locked"), tiny, shut).check()
-    assert "wrong-key" not in str(refused.value) + caplog.text
+    assert "wrong-key" not in str(error_info.value) + caplog.text
 
 
 def test_an_episode_that_starts_differently_from_its_prompt_is_lost(tiny, served_settings):
@@ -254,10 +254,10 @@ def test_an_observation_is_cut_and_hostile_text_becomes_plain_letters(tiny, serv
     assert first.endswith(" [cut]")
     prompt_ids = tiny.encode(replace(PROMPT, text=first), room=60)
     assert not {*tiny.stop_ids, tiny.pad_id} & set(prompt_ids)
-    observed = completion.ids[slice(*completion.turns[0].observation)]
+    observed_ids = completion.ids[slice(*completion.turns[0].observation)]
     assert completion.turns[0].is_cut
-    assert len(observed) == 20 + 2
-    assert not {*tiny.stop_ids, tiny.pad_id} & set(observed.tolist())
+    assert len(observed_ids) == 20 + 2
+    assert not {*tiny.stop_ids, tiny.pad_id} & set(observed_ids.tolist())
     assert second.startswith(first)
 
 
@@ -270,21 +270,23 @@ def chat_policy(tiny):
 
 
 def test_the_chat_template_shows_the_schema_and_frames_observations(chat_policy, served_settings):
-    right = number_of(PROMPT)
-    bad = '<tool_call>{"name": "act", "arguments": {"low": 1}}</tool_call><eos>'
-    good = f'<tool_call>{{"name": "act", "arguments": {{"low": {right}, "high": 9}}}}</tool_call><eos>'
+    drawn_number = number_of(PROMPT)
+    bad_call = '<tool_call>{"name": "act", "arguments": {"low": 1}}</tool_call><eos>'
+    good_call = (
+        f'<tool_call>{{"name": "act", "arguments": {{"low": {drawn_number}, "high": 9}}}}</tool_call><eos>'
+    )
     [completion], script, _ = played(
         chat_policy,
         served_settings,
         "json",
-        [[bad], [good]],
+        [[bad_call], [good_call]],
         form="template",
         tokens=700,
         max_observation_tokens=99,
     )
     assert script.asked[0] == ["<|user|>Guess.\n1 to 9?<eos>1 tools<|assistant|>"]
     problem = '<|user|><tool_response>error: "high" is a required property</tool_response><eos><|assistant|>'
-    assert completion.text == bad + problem + good.removesuffix("<eos>")
+    assert completion.text == bad_call + problem + good_call.removesuffix("<eos>")
     assert [turn.outcome for turn in completion.turns] == ["failed", "done"]
     assert completion.episode == EpisodeResult(1.0, is_done=True)
 
@@ -294,12 +296,12 @@ def test_the_chat_template_shows_the_schema_and_frames_observations(chat_policy,
     ["{}", "not json", "[" * 300, '{"name": "step", "arguments": {}}', '{"name": "act", "arguments": [NaN]}'],
 )
 def test_a_malformed_call_is_not_sent(chat_policy, served_settings, seen_requests, call):
-    before = seen_requests("json step")
+    requests_before = seen_requests("json step")
     rounds = [[f"<tool_call>{call}</tool_call><eos>"], ["0<eos>"]]  # a turn without a call ends it
     [completion], *_ = played(chat_policy, served_settings, "json", rounds, form="template", tokens=900)
     assert completion.turns[0].outcome == "failed"
     assert completion.episode == EpisodeResult(0.0, is_done=False)
-    assert seen_requests("json step") == before
+    assert seen_requests("json step") == requests_before
 
 
 def sampled(tiny, served, how, seed):
@@ -314,10 +316,10 @@ def sampled(tiny, served, how, seed):
 
 @pytest.mark.parametrize("how", ["good", "two"])
 def test_equal_generator_states_give_equal_episodes(tiny, served_settings, how):
-    (first, groups), (again, _), (of_other_seed, _) = (
+    (first, groups), (second, _), (of_other_seed, _) = (
         sampled(tiny, served_settings, how, seed) for seed in (1, 1, 2)
     )
-    assert first == again
+    assert first == second
     assert first != of_other_seed
     assert any(completion.turns for group in groups for completion in group)
 
@@ -325,8 +327,8 @@ def test_equal_generator_states_give_equal_episodes(tiny, served_settings, how):
 def test_a_pooled_group_survives_a_checkpoint_with_its_episodes(tiny, served_settings):
     _, [completions, *_] = sampled(tiny, served_settings, "good", 1)
     group = Group(PROMPT, tuple(completions), rewards=(0.0, 0.0))
-    [restored] = decode_groups(group_documents([group]), group_tensors([group]))
-    assert [completion.episode for completion in restored.completions] == [
+    [restored_group] = decode_groups(group_documents([group]), group_tensors([group]))
+    assert [completion.episode for completion in restored_group.completions] == [
         completion.episode for completion in completions
     ]
-    assert restored.prompt == replace(PROMPT, messages=(), tools=())
+    assert restored_group.prompt == replace(PROMPT, messages=(), tools=())

@@ -108,10 +108,14 @@ def test_the_lean_path_computes_the_same_as_the_model(tiny, kind, fewest_packed,
     lean = Sampler(policy).sample(UNEVEN_PROMPTS, 5, Decoding(30), generator())
     monkeypatch.setattr(sampler_module, "decoder_for", GenericDecoder)
     generic = Sampler(policy).sample(UNEVEN_PROMPTS, 5, Decoding(30), generator())
-    for ours, theirs in zip(flat(lean), flat(generic), strict=True):
-        assert ours.ids.tolist() == theirs.ids.tolist()
-        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32_TOLERANCE)
-        np.testing.assert_allclose(ours.entropies, theirs.entropies, atol=FLOAT32_TOLERANCE)
+    for lean_completion, generic_completion in zip(flat(lean), flat(generic), strict=True):
+        assert lean_completion.ids.tolist() == generic_completion.ids.tolist()
+        np.testing.assert_allclose(
+            lean_completion.sampler_logprobs, generic_completion.sampler_logprobs, atol=FLOAT32_TOLERANCE
+        )
+        np.testing.assert_allclose(
+            lean_completion.entropies, generic_completion.entropies, atol=FLOAT32_TOLERANCE
+        )
 
 
 @pytest.mark.parametrize("kind", ["tiny", "gpt2"])
@@ -139,9 +143,11 @@ def test_recorded_log_probabilities_match_a_fresh_forward_pass(tiny, kind, decod
 def test_sampled_rows_do_not_depend_on_the_rest_of_the_batch(tiny):
     problem = Sums(seed=0)
     prompt_batch = [problem.sample(index, "train") for index in range(6)]
-    together = Sampler(tiny).sample(prompt_batch, 4, Decoding(40), generator())
-    apart = Sampler(tiny, rows_at_once=4).sample(prompt_batch, 4, Decoding(40), generator())
-    assert [[c.text for c in group] for group in together] == [[c.text for c in group] for group in apart]
+    sampled_together = Sampler(tiny).sample(prompt_batch, 4, Decoding(40), generator())
+    sampled_apart = Sampler(tiny, rows_at_once=4).sample(prompt_batch, 4, Decoding(40), generator())
+    assert [[c.text for c in group] for group in sampled_together] == [
+        [c.text for c in group] for group in sampled_apart
+    ]
 
 
 @pytest.mark.nightly
@@ -150,47 +156,49 @@ def test_out_of_memory_halves_the_rows_and_changes_no_completion(tiny, monkeypat
     """Rows are halved down to a single row of a group, and the next call starts with the size that fit."""
     problem = Sums(seed=0)
     prompt_batch = [problem.sample(index, "train") for index in range(4)]
-    together = Sampler(tiny).sample(prompt_batch, 4, Decoding(40), generator())
-    tried, decode = [], Sampler._decode
+    sampled_together = Sampler(tiny).sample(prompt_batch, 4, Decoding(40), generator())
+    tried_rows, decode = [], Sampler._decode
 
     def scarce(self, decoder, encoded, sampling, uniforms, notes, *stops):
-        tried.append(uniforms.shape[1])
-        if tried[-1] > max_rows:
+        tried_rows.append(uniforms.shape[1])
+        if tried_rows[-1] > max_rows:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return decode(self, decoder, encoded, sampling, uniforms, notes, *stops)
 
     monkeypatch.setattr(Sampler, "_decode", scarce)
     limit = RowLimit()
-    apart = Sampler(tiny, limit=limit).sample(prompt_batch, 4, Decoding(40), generator())
-    assert [[c.text for c in group] for group in together] == [[c.text for c in group] for group in apart]
-    assert [[c.prompt_tokens for c in group] for group in together] == [
-        [c.prompt_tokens for c in group] for group in apart
+    sampled_apart = Sampler(tiny, limit=limit).sample(prompt_batch, 4, Decoding(40), generator())
+    assert [[c.text for c in group] for group in sampled_together] == [
+        [c.text for c in group] for group in sampled_apart
+    ]
+    assert [[c.prompt_tokens for c in group] for group in sampled_together] == [
+        [c.prompt_tokens for c in group] for group in sampled_apart
     ]
     halvings = {8: 1, 5: 2, 3: 3, 1: 4}[max_rows]
     assert (limit.halvings, limit.rows) == (halvings, 16 >> halvings)
-    assert sum(rows for rows in tried if rows <= max_rows) == 16
-    tried.clear()
+    assert sum(rows for rows in tried_rows if rows <= max_rows) == 16
+    tried_rows.clear()
     Sampler(tiny, limit=limit).sample(prompt_batch, 4, Decoding(40), generator())
-    assert max(tried) <= max_rows
+    assert max(tried_rows) <= max_rows
 
 
 def test_equal_generator_states_give_equal_completions_and_others_differ(tiny):
-    first, again, of_other_seed = (
+    first, second, of_other_seed = (
         Sampler(tiny).sample(UNEVEN_PROMPTS, 2, Decoding(30), generator(seed)) for seed in (1, 1, 2)
     )
-    assert [c.text for c in flat(first)] == [c.text for c in flat(again)]
+    assert [c.text for c in flat(first)] == [c.text for c in flat(second)]
     assert [c.text for c in flat(first)] != [c.text for c in flat(of_other_seed)]
 
 
 def test_a_completion_ends_with_its_stop_token_or_at_the_cap(tiny):
     [[completed]] = Sampler(tiny).sample(UNEVEN_PROMPTS[:1], 1, Decoding(64, temperature=0), generator())
-    [[cut]] = Sampler(tiny).sample(UNEVEN_PROMPTS[:1], 1, Decoding(5, temperature=0), generator())
-    assert (completed.finish_reason, cut.finish_reason) == ("stop", "length")
+    [[truncated]] = Sampler(tiny).sample(UNEVEN_PROMPTS[:1], 1, Decoding(5, temperature=0), generator())
+    assert (completed.finish_reason, truncated.finish_reason) == ("stop", "length")
     assert completed.ids[-1] == tiny.tokenizer.eos_token_id
     assert "<eos>" not in completed.text
     assert "".join(completed.token_strings) == completed.text + "<eos>"
-    assert len(cut) == 5
-    assert completed.text.startswith(cut.text)
+    assert len(truncated) == 5
+    assert completed.text.startswith(truncated.text)
 
 
 def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
@@ -209,71 +217,73 @@ def test_the_inverse_cdf_maps_uniform_numbers_to_tokens():
 def test_every_completion_reads_a_decoder_row_with_its_own_tokens(share):
     torch.manual_seed(0)
     unfinished = UnfinishedRows.from_prompts(24, 6, torch.device("cpu"))
-    written: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
-    heard = written[::6]  # the tokens that each decoder row has read
+    tokens_by_row: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
+    read_tokens = tokens_by_row[::6]  # the tokens that each decoder row has read
     for step in range(12):
         tokens = torch.randint(0, 3, (len(unfinished.rows),))
         for row, token in zip(unfinished.rows.tolist(), tokens.tolist(), strict=True):
-            written[row] = (*written[row], token)
+            tokens_by_row[row] = (*tokens_by_row[row], token)
         unfinished.mark_ended(tokens, torch.tensor([2]) if step > 1 else torch.tensor([9]))
-        sources, newest = unfinished.regroup(tokens, share=share)
+        sources, newest_tokens = unfinished.regroup(tokens, share=share)
         if sources is not None:
-            copied = [source for row, source in enumerate(sources.tolist()) if source == row]
-            assert all(source in copied or source >= len(sources) for source in sources.tolist())
-            heard = [heard[source] for source in sources.tolist()]
-        heard = [(*row, token) for row, token in zip(heard, newest.tolist(), strict=True)]
-        assert unfinished.decoder_rows == len(heard)
-        assert [heard[read] for read in unfinished.reads.tolist()] == [
-            written[row] for row in unfinished.rows.tolist()
+            own_sources = [source for row, source in enumerate(sources.tolist()) if source == row]
+            assert all(source in own_sources or source >= len(sources) for source in sources.tolist())
+            read_tokens = [read_tokens[source] for source in sources.tolist()]
+        read_tokens = [(*row, token) for row, token in zip(read_tokens, newest_tokens.tolist(), strict=True)]
+        assert unfinished.decoder_rows == len(read_tokens)
+        assert [read_tokens[decoder_row] for decoder_row in unfinished.reads.tolist()] == [
+            tokens_by_row[row] for row in unfinished.rows.tolist()
         ]
-        assert len(set(heard)) == len(heard) or not share
+        assert len(set(read_tokens)) == len(read_tokens) or not share
     assert len(unfinished.rows) < 24
 
 
 @pytest.mark.parametrize("decoder", [LeanDecoder, GenericDecoder])
 @pytest.mark.parametrize("plan", [Cadence(share=False, every=1), Cadence(share=False, every=16)])
 def test_neither_shared_rows_nor_late_checks_change_a_completion(tiny, monkeypatch, decoder, plan):
-    shared = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
+    shared_groups = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
     monkeypatch.setattr(sampler_module, "choose_cadence", lambda _: plan)
     monkeypatch.setattr(sampler_module, "decoder_for", decoder)
-    plain = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
-    for ours, theirs in zip(flat(shared), flat(plain), strict=True):
-        assert ours.text == theirs.text
-        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32_TOLERANCE)
+    plain_groups = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
+    for shared_completion, plain_completion in zip(flat(shared_groups), flat(plain_groups), strict=True):
+        assert shared_completion.text == plain_completion.text
+        np.testing.assert_allclose(
+            shared_completion.sampler_logprobs, plain_completion.sampler_logprobs, atol=FLOAT32_TOLERANCE
+        )
 
 
 def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):
-    long = prompts("1+" * 490 + "1=?")
+    long_prompts = prompts("1+" * 490 + "1=?")
     with pytest.raises(
         InvalidConfig,
         match=r"has 983 tokens; expected at most 960 \(context 1024 less max_new_tokens 64\)",
     ):
-        Sampler(tiny).sample(long, 2, Decoding(64), generator())
+        Sampler(tiny).sample(long_prompts, 2, Decoding(64), generator())
 
 
 @pytest.mark.parametrize("top_k", [0, 2])
 def test_alternatives_are_the_most_probable_tokens_of_the_softmax(tiny, top_k):
     decoding = Decoding(6, top_k=top_k)
-    with_, without = (
+    with_alternatives, without_alternatives = (
         flat(Sampler(tiny, alternatives=count).sample(UNEVEN_PROMPTS, 3, decoding, generator()))
         for count in (3, 0)
     )
-    assert [completion.ids.tolist() for completion in with_] == [
-        completion.ids.tolist() for completion in without
+    assert [completion.ids.tolist() for completion in with_alternatives] == [
+        completion.ids.tolist() for completion in without_alternatives
     ]
-    assert all(completion.alternatives is None for completion in without)
-    for at, completion in enumerate(with_):
-        begun = tiny.encode(UNEVEN_PROMPTS[at // 3], room=6)
-        ids = torch.tensor([[*begun, *completion.ids.tolist()]])
+    assert all(completion.alternatives is None for completion in without_alternatives)
+    for index, completion in enumerate(with_alternatives):
+        prompt_ids = tiny.encode(UNEVEN_PROMPTS[index // 3], room=6)
+        ids = torch.tensor([[*prompt_ids, *completion.ids.tolist()]])
         with torch.inference_mode():
-            probabilities = tiny.model(ids).logits[0, len(begun) - 1 : -1].softmax(dim=-1)
-        ranked = probabilities.sort(dim=-1, descending=True)
-        expected = ranked.values[:, : top_k or 3]
+            probabilities = tiny.model(ids).logits[0, len(prompt_ids) - 1 : -1].softmax(dim=-1)
+        ranked_probabilities = probabilities.sort(dim=-1, descending=True)
+        expected = ranked_probabilities.values[:, : top_k or 3]
         if top_k:
             expected = expected / expected.sum(dim=-1, keepdim=True)
         alternatives = completion.alternatives
         assert alternatives.ids.shape == (len(completion), 3)
         assert np.allclose(np.exp(alternatives.logprobs[:, : top_k or 3]), expected, atol=1e-4)
         assert np.isneginf(alternatives.logprobs[:, top_k:]).all() if top_k else True
-        clear = (ranked.values[:, 0] - ranked.values[:, 1] > 1e-3).numpy()
-        assert (alternatives.ids[clear, 0] == ranked.indices[:, 0].numpy()[clear]).all()
+        is_clear = (ranked_probabilities.values[:, 0] - ranked_probabilities.values[:, 1] > 1e-3).numpy()
+        assert (alternatives.ids[is_clear, 0] == ranked_probabilities.indices[:, 0].numpy()[is_clear]).all()

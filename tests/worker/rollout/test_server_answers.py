@@ -22,8 +22,8 @@ def tiny():
 @pytest.fixture
 def answer(tiny):
     """A valid response with one finished and one truncated completion."""
-    plain = [index for index in range(4, 20) if index not in tiny.stop_ids]
-    ended, cut = [*plain[:2], tiny.stop_ids[0]], plain[:4]
+    plain_ids = [index for index in range(4, 20) if index not in tiny.stop_ids]
+    ended_ids, truncated_ids = [*plain_ids[:2], tiny.stop_ids[0]], plain_ids[:4]
     choices = [
         {
             "index": index,
@@ -32,7 +32,7 @@ def answer(tiny):
             "finish_reason": reason,
             "logprobs": {"token_logprobs": [-0.5] * len(ids)},
         }
-        for index, (ids, reason) in enumerate([(ended, "stop"), (cut, "length")])
+        for index, (ids, reason) in enumerate([(ended_ids, "stop"), (truncated_ids, "length")])
     ]
     return {"model": "served", "choices": choices[::-1]}
 
@@ -43,12 +43,12 @@ def read(answer, tiny):
 
 
 def test_completions_are_returned_in_order_with_their_reported_numbers(answer, tiny):
-    ended, cut = read(answer, tiny)
-    assert (ended.finish_reason, cut.finish_reason) == ("stop", "length")
-    assert (len(ended), len(cut)) == (3, 4)
-    assert ended.sampler_logprobs.tolist() == [-0.5] * 3
-    assert (ended.version, ended.prompt_tokens) == (9, 3)
-    assert ended.text == tiny.tokenizer.decode(ended.ids[:-1])
+    ended_completion, truncated_completion = read(answer, tiny)
+    assert (ended_completion.finish_reason, truncated_completion.finish_reason) == ("stop", "length")
+    assert (len(ended_completion), len(truncated_completion)) == (3, 4)
+    assert ended_completion.sampler_logprobs.tolist() == [-0.5] * 3
+    assert (ended_completion.version, ended_completion.prompt_tokens) == (9, 3)
+    assert ended_completion.text == tiny.tokenizer.decode(ended_completion.ids[:-1])
 
 
 def changed(choice, **changes):
@@ -90,10 +90,10 @@ def changed(choice, **changes):
     ],
 )
 def test_an_invalid_response_is_refused(answer, tiny, change, phrase):
-    broken = copy.deepcopy(answer)
-    change(broken, tiny.stop_ids[0])
+    invalid_answer = copy.deepcopy(answer)
+    change(invalid_answer, tiny.stop_ids[0])
     with pytest.raises(BadAnswer, match=phrase):
-        read(broken, tiny)
+        read(invalid_answer, tiny)
 
 
 def test_a_response_with_another_model_name_has_other_weights(answer, tiny):

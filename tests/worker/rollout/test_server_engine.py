@@ -43,12 +43,12 @@ def tell_server(address, monkeypatch):
     """A function that tells the server how to misbehave; the server is reset before and after."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
 
-    def tell(how, times=10**9):
+    def set_behaviour(how, times=10**9):
         httpx2.post(f"{address}/misbehave", json={"how": how, "times": times}).raise_for_status()
 
-    tell("")
-    yield tell
-    tell("")
+    set_behaviour("")
+    yield set_behaviour
+    set_behaviour("")
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def make_engine(address, tell_server, settings):
         return engines[-1]
 
     yield engine
-    for opened in engines:
-        opened.close()
+    for open_engine in engines:
+        open_engine.close()
 
 
 def drawn(engine, *, seed=0, sampling=DECODING) -> Any:
@@ -106,11 +106,11 @@ def test_completions_carry_the_version_of_the_weights_that_sampled_them(make_eng
                 completion.ids, skip_special_tokens=True
             )
             assert completion.entropies is None
-    again = drawn(sampling)
+    repeated_groups = drawn(sampling)
     assert all(
-        np.array_equal(completion.ids, repeated.ids)
-        for group, group_again in zip(groups, again, strict=True)
-        for completion, repeated in zip(group, group_again, strict=True)
+        np.array_equal(completion.ids, repeated_completion.ids)
+        for group, group_again in zip(groups, repeated_groups, strict=True)
+        for completion, repeated_completion in zip(group, group_again, strict=True)
     )
 
 

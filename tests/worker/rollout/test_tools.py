@@ -22,8 +22,8 @@ def toolbox():
 
 
 def answer(toolbox, tool, text):
-    [answered] = toolbox.answer([(ToolCall(tool, text), ROW_PROMPT)])
-    return answered.outcome, answered.text
+    [tool_answer] = toolbox.answer([(ToolCall(tool, text), ROW_PROMPT)])
+    return tool_answer.outcome, tool_answer.text
 
 
 @pytest.mark.parametrize(

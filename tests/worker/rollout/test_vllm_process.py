@@ -32,7 +32,7 @@ def misbehaving_vllm(state_dir, monkeypatch):
     directory = state_dir / "vllm"
     directory.mkdir(mode=0o700)
 
-    def told(how=""):
+    def make_command(how=""):
         program = fake_vllm.install(state_dir)
         argv = [program, "-m", "vllm.entrypoints.openai.api_server", "--served-model-name", "policy"]
         variables = {
@@ -42,7 +42,7 @@ def misbehaving_vllm(state_dir, monkeypatch):
         }
         return Command([*argv, "--uds", str(directory / SOCKET)], variables, directory)
 
-    return told
+    return make_command
 
 
 @pytest.fixture(params=["apart", "guarded"])
@@ -50,8 +50,8 @@ def isolation(request, monkeypatch):
     """The isolation level of the server process."""
     if request.param == "guarded":
         monkeypatch.setattr(bubblewrap, "isolation_unavailable_reason", lambda: "a test")
-    elif why := bubblewrap.isolation_unavailable_reason():
-        pytest.skip(why)
+    elif reason := bubblewrap.isolation_unavailable_reason():
+        pytest.skip(reason)
     return request.param
 
 
@@ -137,10 +137,10 @@ def test_the_server_ends_with_a_killed_trainer(misbehaving_vllm, isolation):
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as trainer:
         assert trainer.stdout is not None
         assert trainer.stdout.readline() == b"ready\n"
-        before = processes_of(launch.directory)
-        assert len(before) >= 2
+        pids_before = processes_of(launch.directory)
+        assert len(pids_before) >= 2
         trainer.send_signal(signal.SIGKILL)
-    wait_for(lambda: not any(map(is_alive, before)), "all of it is gone")
+    wait_for(lambda: not any(map(is_alive, pids_before)), "all of it is gone")
 
 
 NETWORK_SCRIPT = """
@@ -155,8 +155,8 @@ print(sorted(name for name in os.listdir("/proc") if name.isdigit()))
 
 
 def test_an_isolated_process_has_no_network_and_sees_no_other_process():
-    if why := bubblewrap.isolation_unavailable_reason():
-        pytest.skip(why)
+    if reason := bubblewrap.isolation_unavailable_reason():
+        pytest.skip(reason)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         argv = bubblewrap.isolated_command([sys.executable, "-c", NETWORK_SCRIPT, port])

@@ -25,7 +25,7 @@ class MemoryRecorder(NullRecorder):
 def steps_of(settings):
     """A function that returns the records of a config's training steps."""
 
-    def steps_of(changes: dict[str, Any]) -> list[StepRecord]:
+    def train_config(changes: dict[str, Any]) -> list[StepRecord]:
         config = resolve(
             {
                 "steps": 2,
@@ -46,4 +46,4 @@ def steps_of(settings):
         ).train()
         return [record for record in recorder.records if record.step]
 
-    return steps_of
+    return train_config

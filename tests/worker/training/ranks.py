@@ -129,7 +129,7 @@ def train(
         merge(merge(SMALL_CONFIG, dict(case)), {"steps": steps, "resources": {"devices": ranks}})
     )
     recorder: Any = MemoryRecorder()
-    with joined_ranks(config, device=device, threads=ranks, gpus=gpus, argv=argv) as joined:
+    with joined_ranks(config, device=device, threads=ranks, gpus=gpus, argv=argv) as joined_group:
         trainer = Trainer(
             config,
             recorder,
@@ -137,12 +137,14 @@ def train(
             checkpoints=NullRecorder() if checkpoints is None else checkpoints,  # type: ignore[arg-type]
             device=device,
             stopping=threading.Event(),
-            ranks=joined,
+            ranks=joined_group,
         )
-        before = weights_of(trainer)
+        weights_before = weights_of(trainer)
         trainer.train()
     return Trained(
-        [dict(record.metrics) for record in recorder.records if record.step], before, weights_of(trainer)
+        [dict(record.metrics) for record in recorder.records if record.step],
+        weights_before,
+        weights_of(trainer),
     )
 
 
@@ -162,7 +164,8 @@ def compare_runs(left: Trained, right: Trained) -> Difference:
     """Compare every metric of every step, and the weights."""
     differences = {
         name: max(
-            abs(mine[name] - theirs[name]) for mine, theirs in zip(left.steps, right.steps, strict=True)
+            abs(first_step[name] - second_step[name])
+            for first_step, second_step in zip(left.steps, right.steps, strict=True)
         )
         for name in left.steps[0]
         if not name.startswith(MACHINE_PREFIXES) and all(name in step for step in (*left.steps, *right.steps))
@@ -176,9 +179,9 @@ def compare_runs(left: Trained, right: Trained) -> Difference:
     worst = max(differences, key=lambda name: differences[name])
     return Difference(
         max(
-            abs(mine[NORM_METRIC] - theirs[NORM_METRIC]) / mine[NORM_METRIC]
-            for mine, theirs in zip(left.steps, right.steps, strict=True)
-            if mine.get(NORM_METRIC)
+            abs(first_step[NORM_METRIC] - second_step[NORM_METRIC]) / first_step[NORM_METRIC]
+            for first_step, second_step in zip(left.steps, right.steps, strict=True)
+            if first_step.get(NORM_METRIC)
         ),
         differences[worst],
         worst,
@@ -201,20 +204,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--wide", action="store_true", help="in float64, where rounding is too small to matter"
     )
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     argv = FOLLOWER_COMMAND
-    if chosen.wide:
+    if options.wide:
         wide.widen()
         argv = wide.FOLLOWER_COMMAND
-    precision = "float64" if chosen.wide else "float32"
-    print(f"torch {torch.__version__}, {chosen.steps} steps, {precision}", flush=True)
+    precision = "float64" if options.wide else "float32"
+    print(f"torch {torch.__version__}, {options.steps} steps, {precision}", flush=True)
     print("| objective | ranks | gradient norm | metrics | worst metric | mismatch/* | weights | moved |")
-    for name in chosen.cases:
-        alone = train(CASES[name], ranks=1, steps=chosen.steps)
-        for ranks in chosen.ranks:
+    for name in options.cases:
+        single_rank = train(CASES[name], ranks=1, steps=options.steps)
+        for ranks in options.ranks:
             case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER_COMPLETIONS)
-            differences = compare_runs(alone, train(case, ranks=ranks, steps=chosen.steps, argv=argv))
+            differences = compare_runs(single_rank, train(case, ranks=ranks, steps=options.steps, argv=argv))
             metrics = f"{differences.norm:.1e} | {differences.metric:.1e} | `{differences.name}`"
             weights = f"{differences.weight:.1e} | {differences.moved:.1e}"
             print(f"| {name} | {ranks} | {metrics} | {differences.mismatch:.1e} | {weights} |", flush=True)

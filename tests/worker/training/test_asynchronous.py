@@ -36,14 +36,14 @@ def prompts(sessions, run_id):
 def test_an_interrupted_run_trains_on_every_prompt_once_in_order(sessions, queued, train):
     config = resolve(RUN_CONFIG)
     assert config.objective.correction.type == "token_tis"
-    straight = queued(config)
-    assert train(straight, config) == Outcome("finished")
-    interrupted = queued(config)
-    assert train(interrupted, config, stop_after=2).status == "queued"
-    assert train(interrupted, config) == Outcome("finished")
-    assert sorted(prompts(sessions, straight)) == [1, 2, 3, 4, 5]
-    assert prompts(sessions, interrupted) == prompts(sessions, straight)
-    points = series(sessions, interrupted)
+    straight_run = queued(config)
+    assert train(straight_run, config) == Outcome("finished")
+    interrupted_run = queued(config)
+    assert train(interrupted_run, config, stop_after=2).status == "queued"
+    assert train(interrupted_run, config) == Outcome("finished")
+    assert sorted(prompts(sessions, straight_run)) == [1, 2, 3, 4, 5]
+    assert prompts(sessions, interrupted_run) == prompts(sessions, straight_run)
+    points = series(sessions, interrupted_run)
     assert all(0 <= points["sampling/staleness"][step] <= 2 for step in range(1, 6))
     assert max(points["sampling/staleness_max"].values()) <= 2
     assert sorted(points["mismatch/k3"]) == [1, 2, 3, 4, 5]

@@ -16,9 +16,9 @@ def test_the_share_of_groups_with_signal_is_counted_without_replacement():
 
 
 def test_the_estimate_is_unbiased():
-    chance = np.random.default_rng(0)
-    rates = chance.beta(0.5, 2, size=4000)
-    counts = [(32, int(right)) for right in chance.binomial(32, rates)]
+    rng = np.random.default_rng(0)
+    rates = rng.beta(0.5, 2, size=4000)
+    counts = [(32, int(correct_count)) for correct_count in rng.binomial(32, rates)]
     for size in (4, 8, 16, 32):
         expected = np.mean(1 - rates**size - (1 - rates) ** size)
         estimate = signal_chance(counts, size)
@@ -93,4 +93,8 @@ def test_problems_are_reported_with_their_numbers(changes, level, phrase):
 def test_a_text_that_is_rewarded_without_work_is_named(reward, level, phrase):
     probe = RewardProbe(name="empty", title="An empty text", example="", reward=reward)
     levels_and_texts = levels_and_texts_of(report(probes=[probe]))
-    assert [(level_of, text) for level_of, text in levels_and_texts if phrase in text and level_of == level]
+    assert [
+        (finding_level, text)
+        for finding_level, text in levels_and_texts
+        if phrase in text and finding_level == level
+    ]

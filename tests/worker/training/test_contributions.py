@@ -33,30 +33,30 @@ def trained_groups(record: StepRecord) -> list[GroupRecord]:
 
 def packed(record: StepRecord) -> list[Tokens]:
     """Return the tokens of all completions of a step as they are restored from the database."""
-    unpacked = []
+    unpacked_groups = []
     for group in trained_groups(record):
         tokens = [
             Tokens(c.token_strings, np.asarray(c.token_ids, np.int32), c.arrays) for c in group.completions
         ]
-        unpacked += unpack_tokens(pack_tokens(tokens))
-    return unpacked
+        unpacked_groups += unpack_tokens(pack_tokens(tokens))
+    return unpacked_groups
 
 
 def assert_sums_match(record: StepRecord) -> None:
     """Compare the sums of `loss` and of each term with the logged numbers, to 1e-6 of their size."""
     tokens = packed(record)
-    for name, logged in (
+    for name, logged_value in (
         ("loss", record.metrics.get("loss/total")),
         *((f"loss_{term}", record.metrics.get(f"loss/{term}")) for term in TERMS),
     ):
         values = [completion.arrays[name] for completion in tokens if name in completion.arrays]
-        if logged is None or not values:
-            assert logged is None or name != "loss"
+        if logged_value is None or not values:
+            assert logged_value is None or name != "loss"
             continue
-        flat = np.concatenate(values).astype(np.float64)
-        assert math.isclose(flat.sum(), logged, rel_tol=0, abs_tol=1e-6 * max(np.abs(flat).sum(), 1e-12)), (
-            name
-        )
+        all_values = np.concatenate(values).astype(np.float64)
+        assert math.isclose(
+            all_values.sum(), logged_value, rel_tol=0, abs_tol=1e-6 * max(np.abs(all_values).sum(), 1e-12)
+        ), name
 
 
 def config_of_preset(preset: str) -> dict[str, Any]:
@@ -78,12 +78,12 @@ def config_of_preset(preset: str) -> dict[str, Any]:
 @pytest.mark.parametrize("preset", first_in_gate(6, METHOD_PRESETS))
 def test_contributions_of_every_preset_add_up_and_what_if_agrees(steps_of, preset):
     """Check the contributions, then what-if on the run's own objective if a step makes one update."""
-    once = {"epochs": 2 if preset == "ppo_kl" else 1, "minibatches": 1, "resample_each_epoch": False}
-    changes = config_of_preset(preset) | {"updates": once, "steps": 1}
-    trained = [record for record in steps_of(changes) if "loss/total" in record.metrics]
+    single_update = {"epochs": 2 if preset == "ppo_kl" else 1, "minibatches": 1, "resample_each_epoch": False}
+    changes = config_of_preset(preset) | {"updates": single_update, "steps": 1}
+    trained_steps = [record for record in steps_of(changes) if "loss/total" in record.metrics]
     config = resolve(changes)
-    assert trained or config.objective.value.pretrain_steps
-    for record in trained:
+    assert trained_steps or config.objective.value.pretrain_steps
+    for record in trained_steps:
         assert_sums_match(record)
         if config.objective.token_weight.type != "lopti" and config.updates.epochs == 1:
             assert_what_if_agrees(config, record)
@@ -112,9 +112,9 @@ def assert_what_if_agrees(config, record) -> None:
     assert "problem" not in reply
     gross = float(sum(np.abs(values_by_name["loss"]).sum() for values_by_name in arrays))
     assert reply["loss"] == pytest.approx(record.metrics["loss/total"], abs=2e-6 * max(gross, 1e-9))
-    slope = float(sum(np.abs(values_by_name["gradient"]).sum() for values_by_name in arrays))
+    gradient_size = float(sum(np.abs(values_by_name["gradient"]).sum() for values_by_name in arrays))
     assert sum(completion["gradient"] for completion in reply["completions"]) == pytest.approx(
-        slope, rel=2e-5, abs=1e-9
+        gradient_size, rel=2e-5, abs=1e-9
     )
 
 

@@ -56,11 +56,11 @@ ADAPTIVE_OBJECTIVE = Objective(entropy=knobs.AdaptiveEntropy(target=1.0, step=0.
 def test_the_entropy_of_sampled_tokens_moves_the_weight_of_the_next_step():
     control = EntropyControl(ADAPTIVE_OBJECTIVE)
     low, high = torch.tensor([[0.9, 0.9, NAN], [0.9, NAN, NAN]]), torch.full((2, 3), 1.5)
-    used = []
+    used_weights = []
     for entropy in (low, low, high, low):
-        used.append(control.weights(entropy, MASK))
+        used_weights.append(control.weights(entropy, MASK))
         moved(control, (entropy, MASK))
-    assert [weights[0].item() for weights in used if weights is not None] == pytest.approx(
+    assert [weights[0].item() for weights in used_weights if weights is not None] == pytest.approx(
         [0.01, 0.015, 0, 0.015]
     )
     assert control.coef == pytest.approx(0.02)
@@ -98,6 +98,6 @@ def test_a_fixed_bonus_has_no_state():
     control = EntropyControl(Objective(entropy=knobs.EntropyBonus()))
     assert control.parts == {}
     assert control.weights(torch.zeros(2, 3), MASK) is None
-    restored = EntropyControl(ADAPTIVE_OBJECTIVE)
-    restored.parts["entropy"].restore({"coef": 0.5}, {})
-    assert restored.coef == 0.5
+    restored_control = EntropyControl(ADAPTIVE_OBJECTIVE)
+    restored_control.parts["entropy"].restore({"coef": 0.5}, {})
+    assert restored_control.coef == 0.5

@@ -58,9 +58,11 @@ def test_the_area_matches_a_calculation_by_hand():
 
 def test_a_completion_continues_after_its_prefix(tiny, solved_completions):
     prompts = [prompt for prompt, _ in solved_completions]
-    begun = [completion.ids[:7].tolist() for _, [completion] in solved_completions]
-    continued = Sampler(tiny).sample(prompts, 1, GREEDY_DECODING, torch.Generator(), beginnings=begun)
-    assert [again.ids.tolist() for [again] in continued] == [
+    beginnings = [completion.ids[:7].tolist() for _, [completion] in solved_completions]
+    continued_groups = Sampler(tiny).sample(
+        prompts, 1, GREEDY_DECODING, torch.Generator(), beginnings=beginnings
+    )
+    assert [continued_completion.ids.tolist() for [continued_completion] in continued_groups] == [
         completion.ids[7:].tolist() for _, [completion] in solved_completions
     ]
 
@@ -73,12 +75,12 @@ def test_the_full_thinking_leads_to_the_original_answer(tiny, solved_completions
         if CLOSE_TAG in completions[0].text
     ]
     assert thinking
-    asked = []
+    mean_scores = []
 
     class Watched(Scorer):
         def correctness(self, prompts, texts):
             scores = super().correctness(prompts, texts)
-            asked.append(finite_mean(scores) or 0.0)
+            mean_scores.append(finite_mean(scores) or 0.0)
             return scores
 
     scorer = Watched([CorrectnessReward()])
@@ -86,9 +88,9 @@ def test_the_full_thinking_leads_to_the_original_answer(tiny, solved_completions
     scores = Scorer([CorrectnessReward()]).correctness(
         [prompt for prompt, _ in thinking], [completions[0].text for _, completions in thinking]
     )
-    assert len(asked) == 5
-    assert asked[-1] == pytest.approx(finite_mean(scores))
-    assert asked[0] < asked[-1]
+    assert len(mean_scores) == 5
+    assert mean_scores[-1] == pytest.approx(finite_mean(scores))
+    assert mean_scores[0] < mean_scores[-1]
     assert auc is not None
-    assert auc == pytest.approx(area_under_curve(asked))
-    assert 0 <= auc < asked[-1]
+    assert auc == pytest.approx(area_under_curve(mean_scores))
+    assert 0 <= auc < mean_scores[-1]

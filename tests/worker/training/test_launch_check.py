@@ -61,7 +61,7 @@ def test_a_check_measures_the_policy_and_accepts_the_reference_answers(run_check
     assert (run.status, run.reason) == ("finished", "")
     report = CheckReport.model_validate(run.check_report)
     assert (report.prompts, report.completions, report.group_size) == (4, 8, 4)
-    assert [chance.group_size for chance in report.signal] == [4, 8]
+    assert [signal.group_size for signal in report.signal] == [4, 8]
     assert (report.references.checked, report.references.wrong) == (256, 0)
     assert report.references.reward == pytest.approx(1.2)
     earned = {probe.name: probe.reward for probe in report.probes}
@@ -75,8 +75,8 @@ def test_reference_answers_that_are_graded_wrong_are_named(run_check, settings):
     run = run_check(problems=[store_dataset(settings, "1", "}", "3", "4 \\x00\x00")])
     report = CheckReport.model_validate(run.check_report)
     assert (report.references.checked, report.references.wrong) == (4, 1)
-    [wrong] = report.references.examples
-    assert (wrong.prompt, wrong.answer) == ("1+1=?", "}")
+    [wrong_example] = report.references.examples
+    assert (wrong_example.prompt, wrong_example.answer) == ("1+1=?", "}")
     assert report.findings[0].level == "bad"
     assert report.findings[0].text.startswith("The grader calls 1 of 4 reference answers wrong")
 

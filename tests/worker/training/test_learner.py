@@ -83,8 +83,8 @@ class GradientTape(PolicyOptimizer):
         for tokens, logprobs in self.passes:
             for row, length in enumerate(tokens.lengths.tolist()):
                 number = int(tokens.ids[row, tokens.prompt_lengths[row]]) - 10
-                slope = torch.zeros_like(logprobs) if logprobs.grad is None else logprobs.grad
-                update[number] = slope[row, :length].tolist()
+                gradient = torch.zeros_like(logprobs) if logprobs.grad is None else logprobs.grad
+                update[number] = gradient[row, :length].tolist()
         self.heard, self.passes = self.passes, []
         self.updates.append(update)
         if self.moves:
@@ -103,12 +103,12 @@ def make_learner(policy, monkeypatch):
         config = resolve({**changes, "objective": PLAIN_OBJECTIVE | (objective or {})})
         tape = GradientTape(policy, config, moves=moves)
 
-        def routed(model, tokens, **options):
+        def record_and_route(model, tokens, **options):
             routed_tokens = routed_logprobs(model, tokens, **options)
             tape.listen(tokens, routed_tokens.scored)
             return routed_tokens
 
-        monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", routed)
+        monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", record_and_route)
         return Learner(config, policy, tape, reference)
 
     return build
@@ -139,14 +139,14 @@ def make_groups(
             domains[prompt_number],
             index=prompt_number,
         )
-        right = tuple(row if correct is None else correct[prompt_number])
+        correct_flags = tuple(row if correct is None else correct[prompt_number])
         groups.append(
             Group(
                 prompt,
                 tuple(completions),
                 tuple(row),
-                terms={"correctness": right},
-                correctness=right,
+                terms={"correctness": correct_flags},
+                correctness=correct_flags,
                 counted={"correctness": tuple(row)},
                 weights={"correctness": 1.0},
             )
@@ -160,18 +160,18 @@ def collected(groups, trained=None):
 
 def learn(learner, groups, *, trained=None, step=1, **options):
     """Return the statistics, and the updates of that call."""
-    tape, update_stats = learner.optimizer, UpdateStats(step)
-    tape.updates.clear()
+    gradient_tape, update_stats = learner.optimizer, UpdateStats(step)
+    gradient_tape.updates.clear()
     learner.learn(collected(groups, trained), torch.Generator().manual_seed(0), update_stats, **options)
-    return update_stats, [dict(update) for update in tape.updates]
+    return update_stats, [dict(update) for update in gradient_tape.updates]
 
 
 def logprobs(policy, groups, learner):
     """Return {k: log p of each token} under a policy."""
     tokens = learner.old_policy.tokens(groups)
     with torch.no_grad():
-        scored = token_logprobs(policy.model, tokens, temperature=learner.temperature).logprobs
-    return {k: scored[k, :length].double().numpy() for k, length in enumerate(tokens.lengths.tolist())}
+        token_scores = token_logprobs(policy.model, tokens, temperature=learner.temperature).logprobs
+    return {k: token_scores[k, :length].double().numpy() for k, length in enumerate(tokens.lengths.tolist())}
 
 
 def assert_matches(update, expected):
@@ -184,12 +184,12 @@ def assert_matches(update, expected):
 
 def slopes(advantages=CENTRED_REWARDS, divisor=B):
     """Return -A / (B L) of each completion."""
-    flat = [
+    indexed_advantages = [
         (a, n)
         for row, length in zip(advantages, LENGTHS, strict=False)
         for a, n in zip(row, length, strict=True)
     ]
-    return {k: -a / (divisor * n) for k, (a, n) in enumerate(flat)}
+    return {k: -a / (divisor * n) for k, (a, n) in enumerate(indexed_advantages)}
 
 
 def test_the_gradient_of_each_token_follows_its_advantage(make_learner):
@@ -204,8 +204,8 @@ def test_microbatches_divide_by_the_whole_optimizer_batch(make_learner, rows, mi
     learner = make_learner(resources={"microbatch_completions": rows}, updates={"minibatches": minibatches})
     _, updates = learn(learner, make_groups())
     assert len(updates) == minibatches
-    joined = {number: values for update in updates for number, values in update.items()}
-    assert_matches(joined, slopes(divisor=B // minibatches))
+    values_by_number = {number: values for update in updates for number, values in update.items()}
+    assert_matches(values_by_number, slopes(divisor=B // minibatches))
 
 
 def test_groups_with_equal_rewards_skip_the_backward_pass_and_leave_the_same_figures(
@@ -225,8 +225,8 @@ def test_groups_with_equal_rewards_skip_the_backward_pass_and_leave_the_same_fig
     learner = make_learner()
     expected, whole_updates = learn(learner, make_groups())
     assert len(learner.optimizer.heard) == 1
-    for number, slope in whole_updates[0].items():
-        assert updates[0][number] == pytest.approx(slope, abs=1e-7)
+    for number, gradient in whole_updates[0].items():
+        assert updates[0][number] == pytest.approx(gradient, abs=1e-7)
     assert update_stats.sums.values() == pytest.approx(expected.sums.values(), rel=1e-5, abs=1e-6)
     for group, expected_group in zip(update_stats.arrays, expected.arrays, strict=True):
         for completion, expected_arrays in zip(group, expected_group, strict=True):
@@ -255,8 +255,8 @@ def test_an_excluded_group_counts_in_means_unless_the_others_are_upweighted(
     _, (unfiltered,) = learn(make_learner(objective, **sampling), make_groups())
     _, (filtered,) = learn(make_learner(objective, **sampling, **changes), make_groups(), trained=[0, 1])
     factor = 1.5 if upweight else 1.0
-    flat = [a for row in CENTRED_REWARDS for a in row]
-    expected = {k: -flat[k] * MEANS[aggregation][k] for k in range(B)}
+    all_advantages = [a for row in CENTRED_REWARDS for a in row]
+    expected = {k: -all_advantages[k] * MEANS[aggregation][k] for k in range(B)}
     assert_matches(unfiltered, expected)
     assert_matches(filtered, {k: factor * expected[k] for k in range(4)})
 
@@ -267,8 +267,8 @@ def test_gpg_divides_by_all_tokens_and_compensates_for_excluded_groups(make_lear
     objective = gpg.objective.model_dump(include={"advantage", "ratio", "surrogate", "aggregation"})
     tokens = sum(length for lengths in LENGTHS for length in lengths)
     expected = {k: -a / tokens for k, a in enumerate(a for row in CENTRED_REWARDS for a in row)}
-    _, (everything,) = learn(make_learner(objective), make_groups())
-    assert_matches(everything, expected)
+    _, (update,) = learn(make_learner(objective), make_groups())
+    assert_matches(update, expected)
     _, (informative,) = learn(
         make_learner(objective, filters=gpg.filters.model_dump()), make_groups(), trained=[0, 1]
     )
@@ -278,9 +278,11 @@ def test_gpg_divides_by_all_tokens_and_compensates_for_excluded_groups(make_lear
 def test_the_ratio_divides_by_the_policy_at_the_start_of_the_step(make_learner, policy):
     learner, old_policy, groups = make_learner(), noisy(policy), make_groups()
     _, (update,) = learn(learner, groups, old_policy=old_policy)
-    new, old = (logprobs(network, groups, learner) for network in (policy, old_policy))
-    assert max(np.abs(new[k] - old[k]).max() for k in range(B)) > 0.01
-    assert_matches(update, {k: slope * np.exp(new[k] - old[k]) for k, slope in slopes().items()})
+    new_logprobs, old_logprobs = (logprobs(network, groups, learner) for network in (policy, old_policy))
+    assert max(np.abs(new_logprobs[k] - old_logprobs[k]).max() for k in range(B)) > 0.01
+    assert_matches(
+        update, {k: slope * np.exp(new_logprobs[k] - old_logprobs[k]) for k, slope in slopes().items()}
+    )
 
 
 def test_the_mismatch_compares_sampler_and_starting_policy_for_any_ratio(make_learner, policy):
@@ -291,17 +293,17 @@ def test_the_mismatch_compares_sampler_and_starting_policy_for_any_ratio(make_le
     }
     learner = make_learner(objective, moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
     groups = make_groups()
-    before = logprobs(policy, groups, learner)
+    starting_logprobs = logprobs(policy, groups, learner)
     update_stats, (first, second) = learn(learner, groups)
     for update in (first, second):  # rho = exp(old + 1), AR's factor 0.5 exp(old) + 0.5
         assert_matches(
             update,
             {
-                k: slope * np.exp(before[k] + 1) * (0.5 * np.exp(before[k]) + 0.5)
+                k: slope * np.exp(starting_logprobs[k] + 1) * (0.5 * np.exp(starting_logprobs[k]) + 0.5)
                 for k, slope in slopes().items()
             },
         )
-    rho = np.concatenate([np.exp(values + 1) for values in before.values()])
+    rho = np.concatenate([np.exp(values + 1) for values in starting_logprobs.values()])
     assert update_stats.sums.values()["mismatch/rho_mean"] == pytest.approx(rho.mean(), rel=1e-4)
 
 
@@ -317,10 +319,10 @@ def test_log_probs_are_taken_at_the_sampling_temperature(make_learner, policy, t
     tokens = learner.old_policy.tokens(groups)
     with torch.no_grad():
         logits = policy.model(tokens.ids[:1]).logits[0]
-    used = temperature if rule == "sampling" else 1.0
-    every = (logits / used).log_softmax(dim=-1)
+    used_temperature = temperature if rule == "sampling" else 1.0
+    all_logprobs = (logits / used_temperature).log_softmax(dim=-1)
     start = int(tokens.prompt_lengths[0])
-    logprobs_by_hand = [every[start + t - 1, tokens.ids[0, start + t]].item() for t in range(2)]
+    logprobs_by_hand = [all_logprobs[start + t - 1, tokens.ids[0, start + t]].item() for t in range(2)]
     assert update_stats.arrays[0][0]["policy_logprob"].tolist() == pytest.approx(logprobs_by_hand, abs=1e-4)
 
 
@@ -342,9 +344,9 @@ def test_kl_in_the_reward_is_subtracted_per_completion(make_learner, policy):
     reference, groups = noisy(policy), make_groups()
     learner = make_learner(KL_IN_REWARD, reference=reference)
     update_stats, _ = learn(learner, groups)
-    new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
+    new_logprobs, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
     remaining_rewards = np.array(REWARDS_BY_PROMPT) - np.array(
-        [0.5 * (new[k] - pull[k]).sum() for k in range(B)]
+        [0.5 * (new_logprobs[k] - pull[k]).sum() for k in range(B)]
     ).reshape(3, 2)
     assert np.array(update_stats.advantages) == pytest.approx(
         remaining_rewards - remaining_rewards.mean(axis=1, keepdims=True), abs=1e-4
@@ -355,10 +357,12 @@ def test_kl_in_the_reward_is_subtracted_per_token_with_a_critic(make_learner, po
     reference, groups = noisy(policy), make_groups()
     learner = make_learner(TOKEN_CRITIC_OBJECTIVE | KL_IN_REWARD, reference=reference)
     update_stats, _ = learn(learner, groups)
-    new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
+    new_logprobs, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
     for k in range(B):
-        toll = 0.5 * (new[k] - pull[k])
-        expected = REWARDS_BY_PROMPT[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic predicts 0
+        kl_penalty = 0.5 * (new_logprobs[k] - pull[k])
+        expected = (
+            REWARDS_BY_PROMPT[k // 2][k % 2] - kl_penalty[::-1].cumsum()[::-1]
+        )  # a new critic predicts 0
         advantages = update_stats.arrays[k // 2][k % 2]["advantage"]
         assert advantages.tolist() == pytest.approx(expected.tolist(), abs=1e-4)
 
@@ -398,19 +402,19 @@ def test_every_epoch_with_fresh_samples_begins_with_the_policy_of_the_steps_star
         sampled_weights.append(("sampled by", weight(engine.sampler.policy)))
         return CollectedGroups()
 
-    def moved(*_, old_policy=None):
+    def move_weights(*_, old_policy=None):
         sampled_weights.append(("compared with", None if old_policy is None else weight(old_policy)))
         with torch.no_grad():
             first.add_(1)
 
     monkeypatch.setattr(trainer.collector, "collect", collect)
-    monkeypatch.setattr(trainer.learner, "learn", moved)
+    monkeypatch.setattr(trainer.learner, "learn", move_weights)
     monkeypatch.setattr(trainer.learner, "end_step", lambda: sampled_weights.append(("ended", None)))
     start = weight(trainer.policy)
     trainer._learn(CollectedGroups())
     trainer.scorer.close()
-    again = [("sampled by", start), ("compared with", start)]
-    assert sampled_weights == [("compared with", None), *again, *again, ("ended", None)]
+    epoch_start = [("sampled by", start), ("compared with", start)]
+    assert sampled_weights == [("compared with", None), *epoch_start, *epoch_start, ("ended", None)]
 
 
 def lift(before, after, policy):
@@ -426,10 +430,10 @@ def lift(before, after, policy):
 def test_the_lift_is_the_change_of_the_log_probability_per_token(make_learner, policy):
     """policy/lift_* is the change of log p per token of one completion of either kind."""
     learner, groups = make_learner(moves=True, optimizer={"lr": 1e-4}), make_groups()
-    before = logprobs(policy, groups, learner)
+    logprobs_before = logprobs(policy, groups, learner)
     update_stats, _ = learn(learner, groups, step=LIFT_EVERY_STEPS)
-    after = logprobs(policy, groups, learner)
+    logprobs_after = logprobs(policy, groups, learner)
     sums = update_stats.sums.values()
-    assert sums["policy/lift_right"] == lift(before[0], after[0], policy)
-    assert sums["policy/lift_wrong"] == lift(before[1], after[1], policy)
+    assert sums["policy/lift_right"] == lift(logprobs_before[0], logprobs_after[0], policy)
+    assert sums["policy/lift_wrong"] == lift(logprobs_before[1], logprobs_after[1], policy)
     assert sums["policy/lift_right"] > 0

@@ -51,33 +51,33 @@ CONFIG_BY_TITLE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CONFIG_BY_TITLE)
 def test_an_interrupted_run_continues_like_an_uninterrupted_one(sessions, queued, train, name):
     config = resolve(SMALL_CONFIG | CONFIG_BY_TITLE[name])
-    straight = queued(config)
-    train(straight, config)
-    broken = queued(config)
-    assert train(broken, config, stop_after=3).status == "queued"
-    assert train(broken, config) == Outcome("finished")
-    assert series(sessions, broken) == series(sessions, straight)
+    straight_run = queued(config)
+    train(straight_run, config)
+    interrupted_run = queued(config)
+    assert train(interrupted_run, config, stop_after=3).status == "queued"
+    assert train(interrupted_run, config) == Outcome("finished")
+    assert series(sessions, interrupted_run) == series(sessions, straight_run)
 
 
 def test_a_controller_moves_the_coefficient_that_is_recorded(sessions, queued, train):
     config = resolve(SMALL_CONFIG | CONFIG_BY_TITLE["dual KL to the old policy, by domain"])
     run_id = queued(config)
     train(run_id, config)
-    recorded = series(sessions, run_id)
-    shares = [coefficient / 2**step for step, coefficient in enumerate(recorded["kl/coef"].values())]
+    recorded_series = series(sessions, run_id)
+    shares = [coefficient / 2**step for step, coefficient in enumerate(recorded_series["kl/coef"].values())]
     assert all(0.1 <= share <= 0.2 for share in shares)  # doubled after each step
-    assert {"kl/math", "kl/easy"} <= recorded.keys()
+    assert {"kl/math", "kl/easy"} <= recorded_series.keys()
 
 
 def test_after_a_replacement_the_distance_is_zero_and_an_event_reports_it(sessions, queued, train):
     config = resolve(SMALL_CONFIG | CONFIG_BY_TITLE["reference replaced every two steps"])
     run_id = queued(config)
     train(run_id, config)
-    recorded = series(sessions, run_id)
+    recorded_series = series(sessions, run_id)
     for name in ("kl/k1", "kl/k2", "kl/k3"):
         # step 1 begins at the reference, step 3 at the replaced one
-        assert [recorded[name][step] for step in (1, 3)] == pytest.approx([0, 0], abs=1e-9)
-        assert abs(recorded[name][2]) > 1e-9
+        assert [recorded_series[name][step] for step in (1, 3)] == pytest.approx([0, 0], abs=1e-9)
+        assert abs(recorded_series[name][2]) > 1e-9
     with sessions() as session:
         query = select(Event.step, Event.message).where(Event.run_id == run_id, Event.kind == "reference")
         events = [tuple(row) for row in session.execute(query.order_by(Event.step))]

@@ -34,14 +34,14 @@ def test_only_leftovers_of_a_killed_process_are_removed_at_the_next_start(tempor
     )
     assert holder.stdin is not None
     assert holder.stdout is not None
-    leftover = temporary_directory / os.fsdecode(holder.stdout.readline().strip())
+    leftover_directory = temporary_directory / os.fsdecode(holder.stdout.readline().strip())
     remove_abandoned()
-    assert leftover.is_dir()
+    assert leftover_directory.is_dir()
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     holder.stdin.close()
     holder.stdout.close()
-    assert leftover.is_dir()
+    assert leftover_directory.is_dir()
     with meeting_directory() as directory:
         assert sorted(temporary_directory.iterdir()) == sorted([other_directory, directory])
     assert list(temporary_directory.iterdir()) == [other_directory]

@@ -95,7 +95,7 @@ def verdict(database, run_id):
 def kept_checkpoints(database, run_id):
     with database.sessions() as session:
         rows = session.execute(select(Checkpoint.step, Checkpoint.kept_for, Checkpoint.onset))
-        return {step: (why, onset) for step, why, onset in rows}
+        return {step: (kind, onset) for step, kind, onset in rows}
 
 
 def test_a_collapse_is_stored_and_reported_while_the_run_trains(database, queue_run, train_by_log):
@@ -112,15 +112,17 @@ def test_a_collapse_is_stored_and_reported_while_the_run_trains(database, queue_
 @pytest.mark.parametrize("at", [20, 73, 80, 90, 115])
 @pytest.mark.parametrize("dies", [True, False])
 def test_a_resumed_run_is_judged_like_an_uninterrupted_one(database, queue_run, train_by_log, at, dies):
-    straight, resumed = queue_run(), queue_run()
-    train_by_log(straight, COLLAPSE)
-    train_by_log(resumed, COLLAPSE, last=at, dies=dies)
+    straight_run, resumed_run = queue_run(), queue_run()
+    train_by_log(straight_run, COLLAPSE)
+    train_by_log(resumed_run, COLLAPSE, last=at, dies=dies)
     back = at - 7 if dies else at
-    train_by_log(resumed, COLLAPSE, begin=back)
-    assert verdict(database, resumed) == verdict(database, straight)
-    assert diagnosis_events(database, resumed, after=at) == diagnosis_events(database, straight, after=at)
+    train_by_log(resumed_run, COLLAPSE, begin=back)
+    assert verdict(database, resumed_run) == verdict(database, straight_run)
+    assert diagnosis_events(database, resumed_run, after=at) == diagnosis_events(
+        database, straight_run, after=at
+    )
     if not dies:
-        assert diagnosis_events(database, resumed) == diagnosis_events(database, straight)
+        assert diagnosis_events(database, resumed_run) == diagnosis_events(database, straight_run)
 
 
 def test_a_fork_is_judged_with_its_inherited_steps(database, queue_run, train_by_log):
@@ -149,8 +151,8 @@ def test_a_failing_detector_stops_nothing_and_is_logged(
 def test_the_newest_checkpoint_before_the_onset_survives_retention(database, queue_run, train_by_log):
     run_id = queue_run()
     train_by_log(run_id, COLLAPSE, saves=range(5, 121, 5))
-    (step, (why, onset)) = next(item for item in kept_checkpoints(database, run_id).items() if item[1][0])
-    assert (step, why) == (70, "verdict")
+    (step, (kind, onset)) = next(item for item in kept_checkpoints(database, run_id).items() if item[1][0])
+    assert (step, kind) == (70, "verdict")
     assert onset == verdict(database, run_id)[2]
     assert set(kept_checkpoints(database, run_id)) == {70, 115, 120}
 
@@ -216,8 +218,8 @@ def test_a_run_paused_by_a_rule_continues_when_resumed(database, queue_run, trai
 
 
 def test_a_process_that_dies_between_verdict_and_checkpoint_loses_nothing(database, queue_run, train_by_log):
-    undisturbed, run_id = queue_run(rule()), queue_run(rule())
-    expected = train_by_log(undisturbed, COLLAPSE)
-    step = verdict(database, undisturbed)[-1]
+    undisturbed_run, run_id = queue_run(rule()), queue_run(rule())
+    expected = train_by_log(undisturbed_run, COLLAPSE)
+    step = verdict(database, undisturbed_run)[-1]
     train_by_log(run_id, COLLAPSE, dies=True)
     assert train_by_log(run_id, COLLAPSE, begin=step - 5) == expected

@@ -30,20 +30,20 @@ def settings(settings, address):  # noqa: F811
 @pytest.mark.nightly
 def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, queued, train):
     config = resolve(RUN_CONFIG)
-    straight = queued(config)
-    assert train(straight, config) == Outcome("finished")
-    broken = queued(config)
-    assert train(broken, config, stop_after=1).status == "queued"
-    assert train(broken, config) == Outcome("finished")
-    points = series(sessions, straight)
-    assert series(sessions, broken) == points
+    straight_run = queued(config)
+    assert train(straight_run, config) == Outcome("finished")
+    interrupted_run = queued(config)
+    assert train(interrupted_run, config, stop_after=1).status == "queued"
+    assert train(interrupted_run, config) == Outcome("finished")
+    points = series(sessions, straight_run)
+    assert series(sessions, interrupted_run) == points
     assert points["environment/lost_frac"] == {1: 0.0, 2: 0.0, 3: 0.0}
     assert points["tools/turns"][1] > 1
     assert set(points["eval/accuracy"]) == {0, 3}
     with sessions() as session:
-        stored = [completion.turns for completion in stored_completions(session) if completion.turns]
-    assert {turn["tool"] for turns in stored for turn in turns} == {"two"}
-    assert {turn["outcome"] for turns in stored for turn in turns} <= {"ok", "done"}
+        stored_turns = [completion.turns for completion in stored_completions(session) if completion.turns]
+    assert {turn["tool"] for turns in stored_turns for turn in turns} == {"two"}
+    assert {turn["outcome"] for turns in stored_turns for turn in turns} <= {"ok", "done"}
 
 
 def test_episodes_can_run_ahead(sessions, queued, train):

@@ -73,10 +73,10 @@ def test_ranks_with_other_versions_or_devices_are_refused_by_name():
 def test_features_for_one_device_are_refused_with_their_field(changes, field):
     resolve(changes)
     changes = changes | {"resources": {"devices": 2, **changes.get("resources", {})}}
-    with pytest.raises(InvalidConfig) as refused:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve(changes)
     assert any(
-        error.path == field and "resources.devices is 2" in error.message for error in refused.value.errors
+        error.path == field and "resources.devices is 2" in error.message for error in error_info.value.errors
     )
 
 
@@ -92,9 +92,9 @@ class Files:
     def restore(self, policy, parts):
         if not self.directory.is_dir():
             return None
-        loaded = load_checkpoint(self.directory, policy, parts)
-        self.restored = RestoredCheckpoint(self.directory, loaded.restored)
-        return loaded.step
+        checkpoint = load_checkpoint(self.directory, policy, parts)
+        self.restored = RestoredCheckpoint(self.directory, checkpoint.restored)
+        return checkpoint.step
 
     def save(self, policy, parts, *, step, accuracy):  # noqa: ARG002
         save_checkpoint(self.directory, policy, parts, step=step)
@@ -141,22 +141,25 @@ def test_many_steps_in_float64_match_those_of_one_process(case):
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     rows = [line.split(" | ") for line in result.stdout.splitlines() if line.startswith(f"| {case} | ")]
     assert [row[1] for row in rows] == ["2", "4"]
-    for _, _, norm, metric, _, _, weight, moved in rows:
+    for _, _, norm, metric, _, _, weight, weight_change in rows:
         differences = [float(norm), float(metric), float(weight)]
         assert (
-            max(differences) < MAX_FLOAT64_DIFFERENCE < MAX_WEIGHT_DIFFERENCE < float(moved.rstrip(" |"))
+            max(differences)
+            < MAX_FLOAT64_DIFFERENCE
+            < MAX_WEIGHT_DIFFERENCE
+            < float(weight_change.rstrip(" |"))
         ), result.stdout
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", ["GRPO, LoRA", "PPO with a critic", "RSPO, mixture, replay"])
 def test_a_run_saved_on_two_ranks_continues_on_one_and_on_four(case, tmp_path):
-    uninterrupted = train(CASES[case], ranks=1, steps=6)
+    uninterrupted_run = train(CASES[case], ranks=1, steps=6)
     for ranks in (1, 4):
         directory = tmp_path / str(ranks)
         train(CASES[case], ranks=2, steps=3, checkpoints=Files(directory))
-        resumed = train(CASES[case], ranks=ranks, steps=6, checkpoints=Files(directory))
-        differences = compare_runs(uninterrupted._replace(steps=uninterrupted.steps[3:]), resumed)
+        resumed_run = train(CASES[case], ranks=ranks, steps=6, checkpoints=Files(directory))
+        differences = compare_runs(uninterrupted_run._replace(steps=uninterrupted_run.steps[3:]), resumed_run)
         assert max(differences.norm, differences.metric) < MAX_METRIC_DIFFERENCE, differences
     assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.moved, differences
 
@@ -175,7 +178,7 @@ def test_twenty_killed_ranks_lose_no_step(state_dir, sqlite_url, monkeypatch):
 def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
     """Train a run while this number of its attempts lose a rank to SIGKILL, and then let it finish."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    chosen = random.Random(0)
+    rng = random.Random(0)
     settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=60)
     engine = open_engine(settings.effective_database_url)
     sessions, steps = open_sessions(engine), 3 * kills + 3
@@ -194,9 +197,9 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
         for kill in range(kills):
             thread = attempt_of(supervisor, sessions)
             wait_for_step(sessions, run_id, 3 * kill + 1)
-            time.sleep(chosen.random())
+            time.sleep(rng.random())
             os.kill(
-                chosen.choice(ranks_of(sessions, run_id, kill + 1))
+                rng.choice(ranks_of(sessions, run_id, kill + 1))
                 if kills > 1
                 else last_rank(sessions, run_id),
                 signal.SIGKILL,
@@ -211,8 +214,10 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
         with sessions() as session:
             assert session.get_one(Run, run_id).status == "finished"
             key = session.scalar(select(MetricKey.id).where(MetricKey.name == "reward/mean"))
-            stored = session.scalars(select(Metric.step).where(Metric.run_id == run_id, Metric.key_id == key))
-            assert set(stored) >= set(range(1, steps + 1))
+            stored_steps = session.scalars(
+                select(Metric.step).where(Metric.run_id == run_id, Metric.key_id == key)
+            )
+            assert set(stored_steps) >= set(range(1, steps + 1))
     finally:
         supervisor.close()
         engine.dispose()

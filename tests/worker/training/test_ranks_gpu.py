@@ -18,8 +18,10 @@ MAX_DIFFERENCE = 1e-4
 @pytest.mark.parametrize("case", CASES)
 def test_steps_on_two_gpus_match_those_of_one(case):
     gpus = [gpu.uuid for gpu in find_gpus()][:2]
-    alone = train(CASES[case], ranks=1, steps=3, device="cuda:0")
-    differences = compare_runs(alone, train(CASES[case], ranks=2, steps=3, device="cuda:0", gpus=gpus))
+    single_gpu_run = train(CASES[case], ranks=1, steps=3, device="cuda:0")
+    differences = compare_runs(
+        single_gpu_run, train(CASES[case], ranks=2, steps=3, device="cuda:0", gpus=gpus)
+    )
     assert (
         max(differences.norm, differences.metric, differences.weight) < MAX_DIFFERENCE < differences.moved
     ), differences

@@ -42,11 +42,11 @@ def test_every_n_steps_the_policy_becomes_the_reference(policy):
 def test_the_reference_is_a_copy_that_later_updates_do_not_change(policy):
     updates = updates_after_move(policy, knobs.EveryN(n=1))
     updates.after_step(1)
-    before = weights(updates.reference)
+    weights_before = weights(updates.reference)
     for weight in policy.model.parameters():
         weight.grad = torch.ones_like(weight)
     updates.optimizer.step(2)
-    assert torch.equal(weights(updates.reference), before)
+    assert torch.equal(weights(updates.reference), weights_before)
     assert not any(weight.requires_grad for weight in updates.reference.model.parameters())
 
 
@@ -75,23 +75,26 @@ def test_the_reference_moves_a_fraction_of_the_way(policy):
 
 
 def test_an_unmoved_reference_must_be_the_one_the_run_began_with(policy):
-    began = updates_after_move(policy, knobs.FixedReference())
-    values = began.values()
-    assert began.parts["reference"] is began
-    assert began.tensors() == {}  # 64 digits, not a copy of the weights
-    later = updates_after_move(
+    first_updates = updates_after_move(policy, knobs.FixedReference())
+    values = first_updates.values()
+    assert first_updates.parts["reference"] is first_updates
+    assert first_updates.tensors() == {}  # 64 digits, not a copy of the weights
+    later_updates = updates_after_move(
         policy, knobs.FixedReference()
     )  # the policy's weights have changed in the meantime
     with pytest.raises(ReferenceChanged, match="not the one this run began with"):
-        later.restore(values, {})
-    began.restore(values, {})
+        later_updates.restore(values, {})
+    first_updates.restore(values, {})
 
 
 def test_a_moved_reference_is_restored_from_the_checkpoint(policy):
-    began = updates_after_move(policy, knobs.EveryN(n=1))
-    began.after_step(1)
-    values, tensors = began.values(), {name: weight.clone() for name, weight in began.tensors().items()}
-    restored = updates_after_move(policy, knobs.EveryN(n=1))
-    restored.restore(values, tensors)
-    assert weights(restored.reference).equal(weights(began.reference))
-    assert ReferenceUpdates(knobs.FixedReference(), policy, None, began.optimizer).parts == {}
+    first_updates = updates_after_move(policy, knobs.EveryN(n=1))
+    first_updates.after_step(1)
+    values, tensors = (
+        first_updates.values(),
+        {name: weight.clone() for name, weight in first_updates.tensors().items()},
+    )
+    restored_updates = updates_after_move(policy, knobs.EveryN(n=1))
+    restored_updates.restore(values, tensors)
+    assert weights(restored_updates.reference).equal(weights(first_updates.reference))
+    assert ReferenceUpdates(knobs.FixedReference(), policy, None, first_updates.optimizer).parts == {}

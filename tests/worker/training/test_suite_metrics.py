@@ -38,11 +38,11 @@ def test_the_majority_of_all_completions_is_exact(answers, expected):
 
 
 def test_pass_at_k_is_the_expectation_over_all_subsets_and_unbiased_under_simulation():
-    chance, sample_size, draws = 0.3, 8, 4
-    rights = generator().binomial(sample_size, chance, size=20_000)
-    assert np.mean([pass_at_k(sample_size, right, k=draws) for right in rights]) == pytest.approx(
-        1 - (1 - chance) ** draws, abs=0.01
-    )
+    probability, sample_size, draws = 0.3, 8, 4
+    right_counts = generator().binomial(sample_size, probability, size=20_000)
+    assert np.mean(
+        [pass_at_k(sample_size, right_count, k=draws) for right_count in right_counts]
+    ) == pytest.approx(1 - (1 - probability) ** draws, abs=0.01)
 
 
 def test_the_interval_of_right_and_wrong_is_a_wilson_interval():
@@ -57,10 +57,10 @@ def test_the_interval_of_right_and_wrong_is_a_wilson_interval():
 @pytest.mark.parametrize("k", [1, 2, 4, 8])
 def test_the_interval_covers_the_true_value_in_95_of_100_sets(prompts, k):
     """This also holds near the ceiling: the mean of pass@8 over rates from Beta(2, 1) is .978."""
-    chance = generator(prompts)
-    rates = chance.beta(2, 1, size=(500, prompts))
-    rights = chance.binomial(16, rates)
-    passes = np.array([pass_at_k(16, right, k=k) for right in range(17)])[rights]
+    rng = generator(prompts)
+    rates = rng.beta(2, 1, size=(500, prompts))
+    right_counts = rng.binomial(16, rates)
+    passes = np.array([pass_at_k(16, right_count, k=k) for right_count in range(17)])[right_counts]
     low, high = score_intervals(passes)
     truth = 1 - 2 / ((k + 1) * (k + 2))  # the mean of (1 - p)^k is 2 B(2, k + 1)
     assert np.mean((low <= truth) & (high >= truth)) > 0.92  # 3 standard errors

@@ -76,9 +76,9 @@ def of_suite(values, name="pairs"):
 
 
 def test_a_suite_is_measured_when_due_and_disturbs_nothing(train_suite_run, sessions):
-    late = PAIRS_SUITE | {"name": "late"}
-    plain = metrics_of(sessions, train_suite_run({}))
-    run = train_suite_run({"suites": [PAIRS_SUITE | {"every": 1}, late]})
+    late_suite = PAIRS_SUITE | {"name": "late"}
+    plain_metrics = metrics_of(sessions, train_suite_run({}))
+    run = train_suite_run({"suites": [PAIRS_SUITE | {"every": 1}, late_suite]})
     metrics_by_step = metrics_of(sessions, run)
     assert all(of_suite(metrics_by_step[step]) for step in (0, 1, 2))
     assert [step for step in metrics_by_step if of_suite(metrics_by_step[step], "late")] == [2]
@@ -90,7 +90,7 @@ def test_a_suite_is_measured_when_due_and_disturbs_nothing(train_suite_run, sess
         }
         for step, values in metrics_by_step.items()
     }
-    assert training_metrics == plain
+    assert training_metrics == plain_metrics
     assert all(find_metric(name) for values in metrics_by_step.values() for name in values)
     assert {"eval/pairs/pass_at_2", "eval/pairs/maj_at_4_high"} < set(metrics_by_step[2])
 
@@ -132,9 +132,9 @@ def _delete_manifest(_session, directory, _run):
 
 
 def _link_elsewhere(_session, directory, _run):
-    moved = directory.rename(directory.parent.parent / "elsewhere")
-    directory.symlink_to(moved)
-    shutil.rmtree(moved)
+    moved_directory = directory.rename(directory.parent.parent / "elsewhere")
+    directory.symlink_to(moved_directory)
+    shutil.rmtree(moved_directory)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_evaluation_of_a_missing_checkpoint_fails_with_an_explanation(
         statement = select(Checkpoint).where(Checkpoint.run_id == run, Checkpoint.step == 1)
         directory = Settings().artifact_dir(run) / session.scalars(statement).one().path
         harm(session, directory, run)
-    with pytest.raises(AssertionError) as caught:
+    with pytest.raises(AssertionError) as error_info:
         train_suite_run(
             {"every": 0, "suites": [PAIRS_SUITE | UNSCHEDULED_FIELDS]},
             parent=run,
@@ -160,7 +160,7 @@ def test_an_evaluation_of_a_missing_checkpoint_fails_with_an_explanation(
             steps=0,
             optimizer={"warmup_steps": 0},
         )
-    reason = str(caught.value).partition("\nassert")[0]
+    reason = str(error_info.value).partition("\nassert")[0]
     assert "Traceback" not in reason
     assert len(reason.splitlines()) == 1, reason
     assert "checkpoint" in reason or "s000001" in reason
@@ -173,20 +173,20 @@ def test_an_evaluation_of_a_missing_checkpoint_fails_with_an_explanation(
 @pytest.mark.nightly
 def test_a_run_interrupted_between_evaluations_measures_the_same(train_suite_run, sessions, monkeypatch):
     suites = {"suites": [PAIRS_SUITE | {"every": 1}]}
-    straight = metrics_of(sessions, train_suite_run(suites))
+    straight_metrics = metrics_of(sessions, train_suite_run(suites))
     step, stopping = Trainer._step, threading.Event()
 
-    def interrupted(trainer):
+    def interrupt(trainer):
         metrics = step(trainer)
         stopping.set()
         return metrics
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", interrupted)
+        patch.setattr(Trainer, "_step", interrupt)
         run = train_suite_run(suites, stopping=stopping)
     assert max(metrics_of(sessions, run)) == 1
     assert train_suite_run.go_on() == run
-    assert metrics_of(sessions, run) == straight
+    assert metrics_of(sessions, run) == straight_metrics
 
 
 def test_the_best_checkpoint_is_chosen_by_the_suite(train_suite_run, sessions):

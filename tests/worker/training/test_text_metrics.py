@@ -58,11 +58,11 @@ def test_the_states_of_a_step_add_up_to_one():
 
 def test_a_loop_is_repetitive_and_compresses_well():
     loop = text_metrics([group("abc" * 400)])
-    plain = text_metrics([group("The sum of one and one is two, as a short addition shows at once.")])
+    plain_metrics = text_metrics([group("The sum of one and one is two, as a short addition shows at once.")])
     assert loop["text/repetition"] == pytest.approx(1 - 3 / 505)
-    assert plain["text/repetition"] == 0
+    assert plain_metrics["text/repetition"] == 0
     assert loop["text/compression"] < 0.03
-    assert plain["text/compression"] > 0.8
+    assert plain_metrics["text/compression"] > 0.8
 
 
 def test_the_reward_of_wrong_completions_is_unearned():
@@ -72,10 +72,10 @@ def test_the_reward_of_wrong_completions_is_unearned():
     ]
     metrics = group_metrics(CollectedGroups(groups=groups, trained=[0, 1]))
     assert metrics["reward/unearned_share"] == 0.25  # 1 of 2 + 1 + 1
-    nothing = group_metrics(
+    metrics_without_wrong = group_metrics(
         CollectedGroups(groups=[group("a", correctness=(0.0,), rewards=(0.0,))], trained=[0])
     )
-    assert "reward/unearned_share" not in nothing
+    assert "reward/unearned_share" not in metrics_without_wrong
 
 
 def test_a_tag_opened_by_the_template_belongs_to_the_completion():

@@ -23,17 +23,17 @@ RUN_CONFIG: dict[str, Any] = {
 @pytest.mark.nightly
 def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, queued, train):
     config = resolve(RUN_CONFIG)
-    straight = queued(config)
-    assert train(straight, config) == Outcome("finished")
-    broken = queued(config)
-    assert train(broken, config, stop_after=2).status == "queued"
-    assert train(broken, config) == Outcome("finished")
-    points = series(sessions, straight)
-    assert series(sessions, broken) == points
+    straight_run = queued(config)
+    assert train(straight_run, config) == Outcome("finished")
+    interrupted_run = queued(config)
+    assert train(interrupted_run, config, stop_after=2).status == "queued"
+    assert train(interrupted_run, config) == Outcome("finished")
+    points = series(sessions, straight_run)
+    assert series(sessions, interrupted_run) == points
     assert points["tools/calls"][1] > 0
     with sessions() as session:
-        stored = [completion.turns for completion in stored_completions(session) if completion.turns]
-    assert {turn["tool"] for turns in stored for turn in turns} == {"calculator"}
+        stored_turns = [completion.turns for completion in stored_completions(session) if completion.turns]
+    assert {turn["tool"] for turns in stored_turns for turn in turns} == {"calculator"}
 
 
 def test_rollouts_with_tools_can_run_ahead(sessions, queued, train):

@@ -86,13 +86,15 @@ def loss_of(objective, batch, logprobs, entropy):
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_the_gradient_of_an_observation_is_exactly_zero(tiny, groups, name):
     objective, tokens, batch = built(tiny, groups, OBJECTIVES[name])
-    scored = token_logprobs(tiny.model, tokens, temperature=1.0)
-    logprobs = scored.logprobs.detach().requires_grad_()
-    loss = loss_of(objective, batch, logprobs, scored.entropy.detach()).loss
+    scored_tokens = token_logprobs(tiny.model, tokens, temperature=1.0)
+    logprobs = scored_tokens.logprobs.detach().requires_grad_()
+    loss = loss_of(objective, batch, logprobs, scored_tokens.entropy.detach()).loss
     loss.backward()
     is_observed = observed(groups)
-    wild = torch.where(is_observed, 9.0, logprobs.detach())
-    assert torch.equal(loss_of(objective, batch, wild, scored.entropy.detach()).loss, loss.detach())
+    altered_logprobs = torch.where(is_observed, 9.0, logprobs.detach())
+    assert torch.equal(
+        loss_of(objective, batch, altered_logprobs, scored_tokens.entropy.detach()).loss, loss.detach()
+    )
     assert is_observed.any()
     assert torch.equal(batch.mask & is_observed, torch.zeros_like(is_observed))
     gradient = logprobs.grad
@@ -106,7 +108,7 @@ def test_the_samplers_numbers_for_an_observation_change_nothing(tiny, groups, na
     """Loss and metrics are unchanged, since lengths, entropy, KL and corrections skip observations."""
 
     def numbers(value):
-        changed = [
+        changed_completions = [
             replace(
                 group,
                 completions=tuple(
@@ -115,9 +117,9 @@ def test_the_samplers_numbers_for_an_observation_change_nothing(tiny, groups, na
             )
             for group in groups
         ]
-        objective, tokens, batch = built(tiny, changed, OBJECTIVES[name])
-        scored = token_logprobs(tiny.model, tokens, temperature=1.0)
-        update = loss_of(objective, batch, scored.logprobs, scored.entropy)
+        objective, tokens, batch = built(tiny, changed_completions, OBJECTIVES[name])
+        scored_tokens = token_logprobs(tiny.model, tokens, temperature=1.0)
+        update = loss_of(objective, batch, scored_tokens.logprobs, scored_tokens.entropy)
         return {"total": float(update.loss.detach())} | update.metrics.values()
 
     assert numbers(0.0) == numbers(-7.0) == numbers(math.nan)

@@ -37,9 +37,9 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
     config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
-    recorded = series(sessions, run_id)
-    assert sorted(recorded["reward/mean"]) == [1, 2, 3, 4]
-    assert sorted(recorded["eval/accuracy"]) == [0, 2, 4]
+    recorded_series = series(sessions, run_id)
+    assert sorted(recorded_series["reward/mean"]) == [1, 2, 3, 4]
+    assert sorted(recorded_series["eval/accuracy"]) == [0, 2, 4]
     with sessions() as session:
         names = list(session.scalars(select(MetricKey.name)))
         groups = list(session.scalars(select(RolloutGroup).where(RolloutGroup.kind == "train")))
@@ -49,7 +49,7 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
     assert len(groups) == 4 * 4
     assert len(rollouts) == 4 * 4 * 4 + 3 * 8
     assert run.status == "finished"
-    assert run.summary["last"]["eval/accuracy"] == recorded["eval/accuracy"][4]
+    assert run.summary["last"]["eval/accuracy"] == recorded_series["eval/accuracy"][4]
 
 
 @pytest.mark.parametrize(
@@ -99,24 +99,24 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
 )
 def test_an_interrupted_run_continues_bit_by_bit(sessions, queued, train, changes):
     config = resolve(SMALL_CONFIG | changes)
-    straight, broken = queued(config), None
-    train(straight, config)
-    broken = queued(config)
-    assert train(broken, config, stop_after=3).status == "queued"
-    assert train(broken, config) == Outcome("finished")
-    assert series(sessions, broken) == series(sessions, straight)
+    straight_run, interrupted_run = queued(config), None
+    train(straight_run, config)
+    interrupted_run = queued(config)
+    assert train(interrupted_run, config, stop_after=3).status == "queued"
+    assert train(interrupted_run, config) == Outcome("finished")
+    assert series(sessions, interrupted_run) == series(sessions, straight_run)
 
 
 @pytest.mark.nightly
 def test_groups_pooled_for_the_next_step_survive_an_interruption(sessions, queued, train):
     config = resolve(SMALL_CONFIG | {"preset": "olmo3"})
-    straight, broken = queued(config), None
-    train(straight, config)
-    broken = queued(config)
-    assert train(broken, config, stop_after=3).status == "queued"
-    assert train(broken, config) == Outcome("finished")
-    expected = series(sessions, straight)
-    assert series(sessions, broken) == expected
+    straight_run, interrupted_run = queued(config), None
+    train(straight_run, config)
+    interrupted_run = queued(config)
+    assert train(interrupted_run, config, stop_after=3).status == "queued"
+    assert train(interrupted_run, config) == Outcome("finished")
+    expected = series(sessions, straight_run)
+    assert series(sessions, interrupted_run) == expected
     # the leftover groups of step 3 were trained after the resume
     assert expected["sampling/carried_frac"][4] > 0
 
@@ -137,17 +137,17 @@ def few_sums(settings):
 @pytest.mark.nightly
 def test_the_prompt_history_of_a_run_survives_an_interruption(sessions, queued, train, few_sums):
     config = resolve(SMALL_CONFIG | few_sums | {"preset": "dcpo"})
-    straight, broken = queued(config), None
-    train(straight, config)
-    broken = queued(config)
+    straight_run, interrupted_run = queued(config), None
+    train(straight_run, config)
+    interrupted_run = queued(config)
     remembered = []
 
     def remember(trainer):
         remembered.append(trainer.learner.history)
 
-    assert train(broken, config, stop_after=3, prepare=remember).status == "queued"
-    assert train(broken, config, prepare=remember) == Outcome("finished")
-    assert series(sessions, broken) == series(sessions, straight)
+    assert train(interrupted_run, config, stop_after=3, prepare=remember).status == "queued"
+    assert train(interrupted_run, config, prepare=remember) == Outcome("finished")
+    assert series(sessions, interrupted_run) == series(sessions, straight_run)
     visits = remembered[1].visits(remembered[1].values()["prompts"]).seen.flatten().tolist()
     assert len(visits) == 8
     assert sum(visits) == 4 * 4
@@ -202,7 +202,7 @@ def test_a_run_stopped_while_it_samples_loses_nothing(sessions, queued, train, s
     """The abandoned step is sampled again, with the same random numbers."""
     monkeypatch.setattr(sampler, "POLL_EVERY_TOKENS", 1)
     config = resolve(SMALL_CONFIG)
-    broken = queued(config)
+    stopped_run = queued(config)
     calls = []
 
     def in_the_third_step(trainer):
@@ -214,10 +214,10 @@ def test_a_run_stopped_while_it_samples_loses_nothing(sessions, queued, train, s
 
         trainer._is_asked_to_end = is_unwanted
 
-    assert train(broken, config, prepare=in_the_third_step).status == "queued"
-    assert sorted(series(sessions, broken)["reward/mean"]) == [1, 2]
-    train(broken, config)
-    assert series(sessions, broken) == straight
+    assert train(stopped_run, config, prepare=in_the_third_step).status == "queued"
+    assert sorted(series(sessions, stopped_run)["reward/mean"]) == [1, 2]
+    train(stopped_run, config)
+    assert series(sessions, stopped_run) == straight
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_a_different_one(sessions, queued, train, straight):
@@ -226,8 +226,8 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_a_different_one(sessi
         config = resolve(SMALL_CONFIG, {}, seed)
         runs.append(queued(config))
         train(runs[-1], config)
-    again, of_other_seed = (series(sessions, run_id) for run_id in runs)
-    assert straight == again
+    repeated_series, of_other_seed = (series(sessions, run_id) for run_id in runs)
+    assert straight == repeated_series
     assert straight["loss/policy"] != of_other_seed["loss/policy"]
 
 
@@ -271,16 +271,16 @@ def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(sett
 def test_out_of_memory_halves_the_passes_and_repeats_the_step(sessions, settings, queued, train, monkeypatch):
     """The step is the same apart from rounding: its rollouts, its metrics and its checkpoint."""
     config = resolve(SMALL_CONFIG | {"preset": "grpo"})
-    straight = queued(config)
-    train(straight, config)
+    straight_run = queued(config)
+    train(straight_run, config)
     failures = []
 
     def scarce(model, tokens, **options):
-        routed = routed_logprobs(model, tokens, **options)
-        if routed.scored.logprobs.requires_grad and len(tokens) > 5:
+        routed_tokens = routed_logprobs(model, tokens, **options)
+        if routed_tokens.scored.logprobs.requires_grad and len(tokens) > 5:
             failures.append(len(tokens))
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return routed
+        return routed_tokens
 
     monkeypatch.setattr("worker.training.rank_passes.routed_logprobs", scarce)
     run_id = queued(config)
@@ -293,7 +293,7 @@ def test_out_of_memory_halves_the_passes_and_repeats_the_step(sessions, settings
         messages = list(session.scalars(select(Event.message).where(Event.kind == "memory")))
     assert len(messages) == 1
     assert re.match(r"memory ran out; the step was repeated with at most \d+ tokens per pass", messages[0])
-    expected, points = series(sessions, straight), series(sessions, run_id)
+    expected, points = series(sessions, straight_run), series(sessions, run_id)
     for name in ("reward/mean", "loss/policy", "optim/grad_norm"):
         assert points[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
 
@@ -390,18 +390,18 @@ def test_the_decision_of_a_stop_rule_holds_if_the_trainer_ends_in_that_step(sess
 
 def scale_loss(monkeypatch, *, step, value):
     """Multiply the loss of that step by `value`, or of every step if it is None, and thus its gradient."""
-    learn, now = Learner.learn, []
+    learn, learned_steps = Learner.learn, []
 
     def learning(self, collected, generator, update_stats, **kwargs):
-        now.append(update_stats.step)
+        learned_steps.append(update_stats.step)
         return learn(self, collected, generator, update_stats, **kwargs)
 
-    def broken(*args, **kwargs):
+    def compute_scaled_loss(*args, **kwargs):
         update = policy_loss(*args, **kwargs)
-        return update._replace(loss=update.loss * value) if step in (None, now[-1]) else update
+        return update._replace(loss=update.loss * value) if step in (None, learned_steps[-1]) else update
 
     monkeypatch.setattr(Learner, "learn", learning)
-    monkeypatch.setattr(passes, "policy_loss", broken)
+    monkeypatch.setattr(passes, "policy_loss", compute_scaled_loss)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -412,10 +412,10 @@ def test_a_nonfinite_update_is_skipped_reported_and_stored_unchanged(
     run_id = queued(config)
     scale_loss(monkeypatch, step=3, value=value)
     assert train(run_id, config) == Outcome("finished")
-    recorded = series(sessions, run_id)
-    assert recorded["optim/skipped"] == {1: 0, 2: 0, 3: 1, 4: 0}
-    assert recorded["optim/grad_norm"][3] is None
-    assert math.isfinite(recorded["optim/grad_norm"][4])
+    recorded_series = series(sessions, run_id)
+    assert recorded_series["optim/skipped"] == {1: 0, 2: 0, 3: 1, 4: 0}
+    assert recorded_series["optim/grad_norm"][3] is None
+    assert math.isfinite(recorded_series["optim/grad_norm"][4])
     with sessions() as session:
         alerts = session.scalars(select(Event).where(Event.kind == "alert")).all()
         kinds = session.scalars(select(Metric.kind).where(Metric.value.is_(None), Metric.step == 3))
@@ -434,13 +434,13 @@ def test_repeated_nonfinite_updates_fail_the_run(queued, train, monkeypatch):
 
 def test_a_run_without_steps_evaluates_its_initial_weights(sessions, queued, train):
     config = resolve(SMALL_CONFIG)
-    trained = queued(config)
-    train(trained, config)
+    trained_run = queued(config)
+    train(trained_run, config)
     question = resolve(SMALL_CONFIG | {"steps": 0})
-    evaluation = queued(question, parent=trained, step=4)
+    evaluation = queued(question, parent=trained_run, step=4)
     assert train(evaluation, question) == Outcome("finished")
     answer = series(sessions, evaluation)
-    assert answer["eval/accuracy"] == {0: series(sessions, trained)["eval/accuracy"][4]}
+    assert answer["eval/accuracy"] == {0: series(sessions, trained_run)["eval/accuracy"][4]}
     assert "reward/mean" not in answer
 
 
@@ -451,6 +451,6 @@ def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset)
     config = resolve({"preset": preset, "steps": 2, "sampling": sampling, "evaluation": evaluation})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
-    recorded = series(sessions, run_id)
+    recorded_series = series(sessions, run_id)
     pretrains = config.objective.value.pretrain_steps > 0
-    assert np.isfinite(list(recorded["critic/loss" if pretrains else "loss/total"].values())).all()
+    assert np.isfinite(list(recorded_series["critic/loss" if pretrains else "loss/total"].values())).all()

@@ -32,12 +32,14 @@ def step_on(policy, tokens, *, microbatch=0):
     model = copy.deepcopy(policy.model)
     likes = torch.tensor([1.0, -1.0, 0.0])
     with torch.no_grad():
-        old = token_logprobs(model, tokens, temperature=1.0).logprobs
+        old_logprobs = token_logprobs(model, tokens, temperature=1.0).logprobs
 
     def surrogate():
         for rows in microbatches(tokens, rows=microbatch):
-            new = token_logprobs(model, tokens.rows(rows), temperature=1.0).logprobs
-            ratio = (new - old[rows, : new.shape[1]]).exp() * tokens.mask[rows, : new.shape[1]]
+            new_logprobs = token_logprobs(model, tokens.rows(rows), temperature=1.0).logprobs
+            ratio = (new_logprobs - old_logprobs[rows, : new_logprobs.shape[1]]).exp() * tokens.mask[
+                rows, : new_logprobs.shape[1]
+            ]
             yield (likes[rows].unsqueeze(1) * ratio).sum() / 8
 
     step = trust_region_step(
@@ -54,10 +56,12 @@ def step_on(policy, tokens, *, microbatch=0):
 
 
 def test_the_step_improves_the_surrogate_and_stays_in_the_region(policy, tokens):
-    step, now = step_on(policy, tokens)
+    step, logprobs_after = step_on(policy, tokens)
     with torch.no_grad():
-        before = next_tokens(policy.model, tokens, temperature=1.0)
-    kl_by_token = (before.logprobs.exp() * (before.logprobs - now)).sum(dim=1)[before.of_token]
+        tokens_before = next_tokens(policy.model, tokens, temperature=1.0)
+    kl_by_token = (tokens_before.logprobs.exp() * (tokens_before.logprobs - logprobs_after)).sum(dim=1)[
+        tokens_before.of_token
+    ]
     assert not step.is_failed
     assert step.improvement > 0
     assert 0 < step.kl <= TRUST.delta

@@ -140,11 +140,11 @@ def test_a_damaged_checkpoint_is_replaced_by_its_copy(sessions, stopped_run, tra
 
 def test_a_modified_copy_is_refused(sessions, stopped_run, train, settings, store, tmp_path):
     run_id, config = stopped_run
-    evil = tmp_path / "evil" / "runs" / run_id / "s000002-a1"
-    shutil.copytree(settings.artifact_dir(run_id) / "s000002-a1", evil)
-    manifest = evil / "manifest.json"
+    modified_directory = tmp_path / "evil" / "runs" / run_id / "s000002-a1"
+    shutil.copytree(settings.artifact_dir(run_id) / "s000002-a1", modified_directory)
+    manifest = modified_directory / "manifest.json"
     manifest.write_text(manifest.read_text() + " ")
-    ArtifactStore(settings.artifacts_url, tmp_path / "evil").upload(evil)
+    ArtifactStore(settings.artifacts_url, tmp_path / "evil").upload(modified_directory)
     delete_local_files(settings)
     with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is complete"):
         train(run_id, config)
@@ -169,8 +169,8 @@ def test_training_continues_while_the_store_is_unreachable(
     assert any(f"copy-checkpoints {run_id}" in line for line in history)
     kept_names = names(sessions, run_id)
     assert "s000005-a1" in kept_names
-    copied = {name for name, is_complete in store.listing(run_id).items() if is_complete}
-    assert copied & kept_names, "the newest copy stays until there is a newer one"
+    copied_names = {name for name, is_complete in store.listing(run_id).items() if is_complete}
+    assert copied_names & kept_names, "the newest copy stays until there is a newer one"
     assert all((settings.artifact_dir(run_id) / name).is_dir() for name in kept_names)
 
 
@@ -182,11 +182,11 @@ def test_a_store_that_is_available_again_gets_the_missing_copies(
     run_id = queued(config)
     upload = ArtifactStore.upload
 
-    tried = []
+    tried_names = []
 
     def fail_twice(self, directory):
-        tried.append(directory.name)
-        if len(tried) <= 2:
+        tried_names.append(directory.name)
+        if len(tried_names) <= 2:
             raise ArtifactFault("artifact store: away")
         upload(self, directory)
 

@@ -16,21 +16,21 @@ LENGTHS = (2, 4, 3, 3)
 
 def values_of(lengths):
     """Return random values of completions whose policies differ by some tenths, to reach bounds."""
-    chance = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     shape = (len(lengths), max(lengths))
-    old = -chance.gamma(1.0, 1.0, shape)
-    drawn = {
-        "policy_logprob": old + chance.normal(0, 0.3, shape),
-        "old_logprob": old,
-        "logprob": old + chance.normal(0, 0.05, shape),
-        "reference_logprob": old + chance.normal(0, 0.2, shape),
-        "policy_entropy": chance.random(shape),
-        "entropy": chance.random(shape),
-        "advantage": chance.normal(size=shape),
-        "router_shift": chance.random(shape) * 0.1,
+    old_logprobs = -rng.gamma(1.0, 1.0, shape)
+    value_by_name = {
+        "policy_logprob": old_logprobs + rng.normal(0, 0.3, shape),
+        "old_logprob": old_logprobs,
+        "logprob": old_logprobs + rng.normal(0, 0.05, shape),
+        "reference_logprob": old_logprobs + rng.normal(0, 0.2, shape),
+        "policy_entropy": rng.random(shape),
+        "entropy": rng.random(shape),
+        "advantage": rng.normal(size=shape),
+        "router_shift": rng.random(shape) * 0.1,
         "mask": np.arange(max(lengths)) < np.array(lengths)[:, None],
     }
-    return {name: torch.tensor(np.asarray(values, np.float32)) for name, values in drawn.items()}
+    return {name: torch.tensor(np.asarray(values, np.float32)) for name, values in value_by_name.items()}
 
 
 def request_of(objective, lengths, size):
@@ -38,11 +38,11 @@ def request_of(objective, lengths, size):
     return {
         "run_objective": own_objective,
         "objective": own_objective,
-        "group_index": [at // size for at in range(len(lengths))],
+        "group_index": [index // size for index in range(len(lengths))],
         "group_size": size,
-        "rewards": [float(at % 2) for at in range(len(lengths))],
+        "rewards": [float(index % 2) for index in range(len(lengths))],
         "advantages": [0.0] * len(lengths),
-        "correct": [bool(at % 2) for at in range(len(lengths))],
+        "correct": [bool(index % 2) for index in range(len(lengths))],
         "max_new_tokens": 8,
         "loss_share": 1.0,
         "token_share": 1.0,
@@ -95,4 +95,4 @@ def test_the_numbers_of_a_formula_match_a_count_by_hand(aggregation, weight, low
     assert [numbers[name] for name in counts] == [4, 2, 12, 2, 4]
     spread = ("advantage_mean", "advantage_std", "advantage_lowest", "advantage_highest")
     assert [numbers[name] for name in spread] == pytest.approx([1.0, 2**0.5, -1.0, 3.0])
-    assert [numbers[f"clipped_{side}"] for side in ("below", "above", "dual")] == [1, 3, 0]
+    assert [numbers[f"clipped_{bound}"] for bound in ("below", "above", "dual")] == [1, 3, 0]

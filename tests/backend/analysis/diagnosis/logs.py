@@ -36,7 +36,7 @@ def healthy(count=120, *, seed=0, **changes):
 
 
 def broken(log, at, **changes):
-    """Return the log with `changes[metric]` applied to each metric's values from step `at` on."""
+    """Return the log with `changes[metric]` applied to each metric's values from step `from_step` on."""
     broken_series = dict(log.series)
     for name, change in changes.items():
         metric = name.replace("__", "/")

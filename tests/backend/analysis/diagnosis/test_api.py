@@ -32,47 +32,47 @@ def store_log(client):
 def test_a_collapse_is_reported_with_its_cause_evidence_and_remedy(client, store_log):
     log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
     run = store_log(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
-    answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
-    assert (answer["verdict"], answer["goal"]) == ("collapsed", "reward/accuracy")
-    cause = answer["causes"][0]
+    document = client.get(f"/api/v1/runs/{run}/diagnosis").json()
+    assert (document["verdict"], document["goal"]) == ("collapsed", "reward/accuracy")
+    cause = document["causes"][0]
     assert (cause["cause"], cause["share"]) == ("entropy_explosion", 1.0)
     assert cause["evidence"][0].startswith("policy/entropy was 0.8 in the median step")
     assert cause["remedy"]["changes"]["optimizer.lr"] == pytest.approx(1e-4)
-    assert answer["onset"]["healthy"] <= 70 <= answer["onset"]["sick"]
-    assert answer["first_signals"] == ["policy/entropy"]
+    assert document["onset"]["healthy"] <= 70 <= document["onset"]["sick"]
+    assert document["first_signals"] == ["policy/entropy"]
 
 
 def test_an_imported_run_gets_a_remedy_without_fields_of_another_config(client, store_log):
     log = broken(
         broken(healthy(), 70, policy__entropy=lambda values: values * 4), 75, reward__accuracy=np.zeros_like
     )
-    answer = client.get(f"/api/v1/runs/{store_log(log, origin='trl')}/diagnosis").json()
-    assert answer["causes"][0]["remedy"]["changes"] == {}
+    document = client.get(f"/api/v1/runs/{store_log(log, origin='trl')}/diagnosis").json()
+    assert document["causes"][0]["remedy"]["changes"] == {}
 
 
 def test_a_healthy_run_has_no_causes(client, store_log):
-    answer = client.get(f"/api/v1/runs/{store_log(healthy())}/diagnosis").json()
-    assert (answer["verdict"], answer["causes"], answer["onset"]) == ("healthy", [], None)
+    document = client.get(f"/api/v1/runs/{store_log(healthy())}/diagnosis").json()
+    assert (document["verdict"], document["causes"], document["onset"]) == ("healthy", [], None)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_run_of_few_steps_is_inconclusive(client, store_log, count):
-    answer = client.get(f"/api/v1/runs/{store_log(healthy(count))}/diagnosis").json()
-    assert answer["verdict"] == "inconclusive"
-    assert answer["best"] is None
+    document = client.get(f"/api/v1/runs/{store_log(healthy(count))}/diagnosis").json()
+    assert document["verdict"] == "inconclusive"
+    assert document["best"] is None
 
 
 def test_numbers_that_are_not_finite_are_json(client, store_log):
     run = store_log(broken(healthy(), 60, optim__grad_norm=lambda values: np.full_like(values, np.inf)))
-    answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
-    assert [cause["cause"] for cause in answer["causes"]] == ["non_finite"]
+    document = client.get(f"/api/v1/runs/{run}/diagnosis").json()
+    assert [cause["cause"] for cause in document["causes"]] == ["non_finite"]
 
 
 def test_a_long_run_is_judged_by_downsampled_series(client, store_log):
     run = store_log(broken(healthy(12_000), 8_000, reward__accuracy=lambda values: values * 0.05))
-    answer = client.get(f"/api/v1/runs/{run}/diagnosis").json()
-    assert answer["verdict"] == "collapsed"
-    assert answer["fall"]["healthy"] <= 8_000 <= answer["fall"]["sick"] + 3
+    document = client.get(f"/api/v1/runs/{run}/diagnosis").json()
+    assert document["verdict"] == "collapsed"
+    assert document["fall"]["healthy"] <= 8_000 <= document["fall"]["sick"] + 3
 
 
 def test_an_unknown_run_is_not_found(client):
@@ -99,8 +99,8 @@ def store_completions(client, run, steps, kind="train"):
 
 def evidence(client, run):
     items = client.get("/api/v1/rollouts/evidence", params={"run": run}).raise_for_status().json()["items"]
-    parts = ("kind", "step", "marks", "completions")
-    return {finding["cause"]: tuple(finding[field] for field in parts) for finding in items}
+    field_names = ("kind", "step", "marks", "completions")
+    return {finding["cause"]: tuple(finding[field] for field in field_names) for finding in items}
 
 
 @pytest.mark.parametrize("origin", ["", "trl"])

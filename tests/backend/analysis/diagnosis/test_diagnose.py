@@ -120,27 +120,31 @@ def test_a_change_after_the_fall_is_not_its_cause():
 
 def test_a_loss_of_0_a_ratio_of_1_and_no_kl_are_not_evidence():
     log = healthy()
-    silent = {"loss/total": series(np.zeros(120)), "ratio/mean": series(np.ones(120))}
-    diagnosis = diagnose(Log({name: curve for name, curve in log.series.items() if name != "kl/k3"} | silent))
+    constant_series = {"loss/total": series(np.zeros(120)), "ratio/mean": series(np.ones(120))}
+    diagnosis = diagnose(
+        Log({name: curve for name, curve in log.series.items() if name != "kl/k3"} | constant_series)
+    )
     assert (diagnosis.outcome.verdict, diagnosis.warnings) == ("healthy", ())
     assert "kl_runaway" in {detector.cause for detector in diagnosis.unjudged}
 
 
 def test_a_metric_with_too_few_values_is_not_called_missing():
     log = healthy()
-    few = {"policy/lift_right": Series(np.array([10, 20]), np.array([0.1, 0.2]))}
-    needs = {detector.cause: detector.needs for detector in diagnose(Log(log.series | few)).unjudged}
-    assert needs["displacement"] == "values of policy/lift_right: it has only 2, and 4 are needed"
-    assert needs["mismatch"] == "log-probabilities of the sampler (mismatch/k3)"
+    short_series = {"policy/lift_right": Series(np.array([10, 20]), np.array([0.1, 0.2]))}
+    needs_by_cause = {
+        detector.cause: detector.needs for detector in diagnose(Log(log.series | short_series)).unjudged
+    }
+    assert needs_by_cause["displacement"] == "values of policy/lift_right: it has only 2, and 4 are needed"
+    assert needs_by_cause["mismatch"] == "log-probabilities of the sampler (mismatch/k3)"
 
 
 def test_a_rate_of_0_and_equal_evaluations_are_a_dead_run():
     count = 80
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     diagnosis = diagnose(
         Log(
             {
-                "reward/accuracy": series(chance.binomial(64, 0.2, count) / 64),
+                "reward/accuracy": series(rng.binomial(64, 0.2, count) / 64),
                 "eval/accuracy": Series(np.arange(0, 81, 10), np.full(9, 0.2)),
                 "optim/lr": series(np.zeros(count)),
                 "loss/total": series(np.zeros(count)),
@@ -181,13 +185,13 @@ def test_a_remedy_is_a_config_that_the_service_accepts(cause):
         mode="json"
     )
     changes = remedy_for(cause, Log({}, config)).changes
-    merged = config
+    merged_config = config
     for path, setting in changes.items():
         nested: Any = setting
         for key in reversed(path.split(".")):
             nested = {key: nested}
-        merged = merge(merged, nested)
-    RunConfig.model_validate(merged)
+        merged_config = merge(merged_config, nested)
+    RunConfig.model_validate(merged_config)
 
 
 def test_a_foreign_log_gets_no_config_changes():
@@ -249,8 +253,8 @@ def test_a_change_of_the_texts_or_of_the_kl_term_is_the_cause(cause, changes):
 
 
 def test_a_kl_term_that_steers_from_the_first_step_has_no_onset_of_its_own():
-    pulled = broken(log_with_text_metrics(), 0, optim__kl_share=becomes(0.9))
-    diagnosis = diagnose(broken(pulled, 75, **FALLS))
+    log_with_pull = broken(log_with_text_metrics(), 0, optim__kl_share=becomes(0.9))
+    diagnosis = diagnose(broken(log_with_pull, 75, **FALLS))
     assert diagnosis.causes[0].finding.cause == "kl_pull"
     assert "90% of the gradient" in diagnosis.causes[0].finding.evidence[0]
 
@@ -269,8 +273,8 @@ def test_right_answers_that_become_less_likely_are_the_cause():
     lift = Series(every_tenth, np.where(every_tenth <= 50, 0.02, -0.05))
     diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": lift}), 100, **FALLS))
     assert diagnosis.causes[0].finding.cause == "displacement"
-    calm = Series(every_tenth, np.full(12, 0.02))
-    diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": calm}), 100, **FALLS))
+    steady_lift = Series(every_tenth, np.full(12, 0.02))
+    diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": steady_lift}), 100, **FALLS))
     assert "displacement" not in {cause.finding.cause for cause in diagnosis.causes}
 
 
@@ -317,9 +321,9 @@ def test_every_cause_of_the_config_has_a_detector_and_a_title():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_arbitrary_numbers_are_judged_with_evidence(seed):
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     values = np.array([np.nan, np.inf, -np.inf, 9e307, -9e307, 1e-308, 0.0, 0.5, 1.0])
-    log = Log({metric: series(chance.choice(values, 60)) for metric in METRICS})
+    log = Log({metric: series(rng.choice(values, 60)) for metric in METRICS})
     diagnosis = diagnose(log)
     for finding in (*(cause.finding for cause in diagnosis.causes), *diagnosis.warnings):
         assert finding.evidence
@@ -328,12 +332,12 @@ def test_arbitrary_numbers_are_judged_with_evidence(seed):
 
 def log_of_long_texts(count=200, cap=1024, seed=0):
     """Return a healthy log of completions of about a thousand tokens, whose lengths differ by hundreds."""
-    chance = np.random.default_rng(seed)
-    lengths = np.minimum(cap, 700 + chance.normal(0, 60, count))
+    rng = np.random.default_rng(seed)
+    lengths = np.minimum(cap, 700 + rng.normal(0, 60, count))
     return healthy(
         count,
         seed=seed,
-        **{"length/mean": lengths, "length/truncated_frac": np.clip(chance.normal(0.04, 0.02, count), 0, 1)},
+        **{"length/mean": lengths, "length/truncated_frac": np.clip(rng.normal(0.04, 0.02, count), 0, 1)},
     )
 
 
@@ -341,8 +345,8 @@ def log_of_long_texts(count=200, cap=1024, seed=0):
 def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(seed):
     log = log_of_long_texts(seed=seed)
     assert diagnose(log).outcome.verdict == "healthy"
-    grown = {"length__mean": becomes(1023.0), "length__truncated_frac": becomes(0.9)}
-    diagnosis = diagnose(broken(broken(log, 120, **grown), 125, **FALLS))
+    length_changes = {"length__mean": becomes(1023.0), "length__truncated_frac": becomes(0.9)}
+    diagnosis = diagnose(broken(broken(log, 120, **length_changes), 125, **FALLS))
     assert (diagnosis.outcome.verdict, diagnosis.causes[0].finding.cause) == ("collapsed", "length_blowup")
     assert diagnosis.onset.healthy <= 120 <= diagnosis.onset.sick + 1
 
@@ -350,17 +354,17 @@ def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(see
 @pytest.mark.parametrize("seed", range(5))
 def test_a_collapse_with_one_long_group_per_step_has_its_cause(seed):
     """With one prompt and eight completions of about a thousand tokens, all metrics are noisy."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     rate = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
     rate[255:] = 0.02
-    entropy = 0.3 * chance.lognormal(0, 0.3, 400)
+    entropy = 0.3 * rng.lognormal(0, 0.3, 400)
     entropy[250:] *= 6
     log = Log(
         {
-            "reward/accuracy": series(chance.binomial(8, rate) / 8),
-            "length/mean": series(np.minimum(1024, chance.normal(700, 150, 400))),
+            "reward/accuracy": series(rng.binomial(8, rate) / 8),
+            "length/mean": series(np.minimum(1024, rng.normal(700, 150, 400))),
             "policy/entropy": series(entropy),
-            "optim/grad_norm": series(0.5 * chance.lognormal(0, 0.4, 400)),
+            "optim/grad_norm": series(0.5 * rng.lognormal(0, 0.4, 400)),
         }
     )
     diagnosis = diagnose(log)

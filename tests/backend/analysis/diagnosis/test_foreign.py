@@ -36,8 +36,8 @@ def findings(log):
 
 
 def test_p_values_of_series_without_order_are_uniform_and_those_of_a_fall_are_small():
-    chance = np.random.default_rng(0)
-    for draws in (chance.normal(0, 1, (60, 60)), (chance.random((60, 60)) < 0.06) * 1.0):
+    rng = np.random.default_rng(0)
+    for draws in (rng.normal(0, 1, (60, 60)), (rng.random((60, 60)) < 0.06) * 1.0):
         p_values = [test(values) for values in draws for test in (fall_p_value, rise_p_value)]
         assert np.mean(np.array(p_values) <= 0.1) <= 0.2
     assert fall_p_value(reward(fall_at=100)) == 1 / 500
@@ -49,8 +49,8 @@ def test_p_values_of_series_without_order_are_uniform_and_those_of_a_fall_are_sm
 def test_a_shuffled_collapse_and_a_sparse_reward_are_no_alarm():
     alarms = 0
     for seed in range(60):
-        chance = np.random.default_rng(seed)
-        for values in (chance.permutation(reward(fall_at=70)), (chance.random(150) < 0.05) * 1.0):
+        rng = np.random.default_rng(seed)
+        for values in (rng.permutation(reward(fall_at=70)), (rng.random(150) < 0.05) * 1.0):
             alarms += judge(Log({"reward/mean": series(values)})).verdict in FALLEN_VERDICTS
     assert alarms <= 3
 
@@ -74,13 +74,13 @@ def test_a_run_that_learns_within_its_first_steps_has_learned(count):
 
 
 def test_accuracies_in_percent_have_the_verdict_of_fractions_in_their_own_unit():
-    falling = np.array([0.1, 0.4, 0.55, 0.6, 0.6, 0.35, 0.2, 0.12, 0.1])
+    falling_values = np.array([0.1, 0.4, 0.55, 0.6, 0.6, 0.35, 0.2, 0.12, 0.1])
     outcomes = [
         judge(
             Log(
                 {
                     "reward/mean": series(reward(90)),
-                    "eval/accuracy": Series(np.arange(10, 91, 10), falling * unit),
+                    "eval/accuracy": Series(np.arange(10, 91, 10), falling_values * unit),
                 }
             )
         )
@@ -92,9 +92,15 @@ def test_accuracies_in_percent_have_the_verdict_of_fractions_in_their_own_unit()
 
 
 def test_the_evaluation_set_that_fell_is_the_finding():
-    stays, falls = np.full(10, 0.5), np.array([0.6, 0.6, 0.61, 0.6, 0.58, 0.4, 0.25, 0.2, 0.2, 0.2])
+    steady_values, falling_values = (
+        np.full(10, 0.5),
+        np.array([0.6, 0.6, 0.61, 0.6, 0.58, 0.4, 0.25, 0.2, 0.2, 0.2]),
+    )
     steps = np.arange(10, 101, 10)
-    sets = {"eval/accuracy/aime": Series(steps, stays), "eval/accuracy/gsm8k": Series(steps, falls)}
+    sets = {
+        "eval/accuracy/aime": Series(steps, steady_values),
+        "eval/accuracy/gsm8k": Series(steps, falling_values),
+    }
     outcome = judge(Log({"reward/mean": series(reward(100))} | sets))
     assert (outcome.verdict, outcome.goal) == ("collapsed", "eval/accuracy/gsm8k")
 
@@ -148,16 +154,16 @@ def test_truncation_comes_first_if_all_completions_are_truncated_and_the_reward_
 
 @pytest.mark.parametrize("name", ["length/truncated_frac", "groups/zero_variance_frac"])
 def test_a_run_that_cannot_learn_and_shows_no_learning_never_learned(name):
-    chance = np.random.default_rng(2)
-    noisy = {"reward/mean": series(0.02 + chance.normal(0, 0.01, 60))}
+    rng = np.random.default_rng(2)
+    noisy = {"reward/mean": series(0.02 + rng.normal(0, 0.01, 60))}
     assert judge(Log(noisy)).verdict == "inconclusive"
     assert diagnose(Log(noisy | {name: series(np.full(60, 0.97))})).outcome.verdict == "never_learned"
 
 
 def test_a_reward_that_rises_while_evaluations_fall_does_not_prove_hacking():
     steps = np.arange(0, 150, 10)
-    evaluated = Series(steps, np.where(steps < 80, 0.5, 0.1))
-    log = Log({"reward/mean": series(reward()), "eval/accuracy": evaluated})
+    evaluations = Series(steps, np.where(steps < 80, 0.5, 0.1))
+    log = Log({"reward/mean": series(reward()), "eval/accuracy": evaluations})
     assert findings(log)["reward_hacking"].tier == "consistent"
 
 
@@ -173,10 +179,12 @@ def test_a_nonfinite_last_gradient_is_a_warning_unless_it_ended_the_run():
     assert diagnose(Log(values)).outcome.verdict == "healthy"
     assert "non_finite" in findings(Log(values))
     assert diagnose(Log(values, status="failed")).outcome.verdict == "collapsed"
-    always = values | {"optim/grad_norm": series(np.full(100, np.nan))}
-    assert diagnose(Log(always)).outcome.verdict == "healthy"  # the run learned: only the norm is not finite
-    flat = always | {"reward/mean": series(steady(100, 0.2))}
-    assert diagnose(Log(flat)).outcome.verdict == "collapsed"
+    always_nonfinite = values | {"optim/grad_norm": series(np.full(100, np.nan))}
+    assert (
+        diagnose(Log(always_nonfinite)).outcome.verdict == "healthy"
+    )  # the run learned: only the norm is not finite
+    flat_series = always_nonfinite | {"reward/mean": series(steady(100, 0.2))}
+    assert diagnose(Log(flat_series)).outcome.verdict == "collapsed"
 
 
 def test_figures_of_a_negative_reward_are_unchanged():
@@ -197,21 +205,21 @@ def test_the_fall_comes_after_the_best_value():
 
 def test_a_term_that_pays_more_while_held_out_accuracy_falls_is_hacked():
     count = 200
-    chance = np.random.default_rng(0)
-    format_term = np.where(np.arange(count) < 100, 0.5, 0.95) + chance.normal(0, 0.05, count)
-    right = np.where(np.arange(count) < 100, 0.6, 0.2) + chance.normal(0, 0.05, count)
+    rng = np.random.default_rng(0)
+    format_term = np.where(np.arange(count) < 100, 0.5, 0.95) + rng.normal(0, 0.05, count)
+    accuracy_values = np.where(np.arange(count) < 100, 0.6, 0.2) + rng.normal(0, 0.05, count)
     evaluations = Series(
         np.arange(20, 201, 20), np.array([0.55, 0.56, 0.55, 0.56, 0.55, 0.2, 0.2, 0.15, 0.1, 0.1])
     )
     log = Log(
         {
-            "reward/mean": series(format_term + right),
+            "reward/mean": series(format_term + accuracy_values),
             "reward/format_reward/mean": series(format_term),
             "eval/accuracy": evaluations,
         }
     )
     finding = findings(log)["reward_hacking"]
-    assert any("reward/format_reward/mean rose from 0.5" in words for words in finding.evidence)
+    assert any("reward/format_reward/mean rose from 0.5" in sentence for sentence in finding.evidence)
 
 
 @pytest.mark.parametrize("trainer", ["trl", "verl", "csv"])

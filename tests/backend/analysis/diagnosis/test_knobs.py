@@ -176,8 +176,8 @@ def test_a_reward_that_wrong_answers_earn_is_restricted_to_right_ones():
     (terms,) = first_knob_change("reward_hacking", fields).values()
     assert reward_names(terms, "weight") == [("correctness", 1.0), ("think_format", 4.0)]
     assert terms[1]["only_when_correct"] is True
-    (again,) = first_knob_change("reward_hacking", {"rewards": terms}).values()
-    assert reward_names(again, "weight") == [("correctness", 1.0), ("think_format", 1.0)]
+    (second_change,) = first_knob_change("reward_hacking", {"rewards": terms}).values()
+    assert reward_names(second_change, "weight") == [("correctness", 1.0), ("think_format", 1.0)]
 
 
 def test_a_term_that_cannot_depend_on_right_answers_pays_a_quarter():
@@ -237,8 +237,8 @@ def test_every_change_of_every_preset_makes_another_valid_config(cause):
     for preset in PRESETS:
         config = resolve({"preset": preset}).model_dump(mode="json")
         changes = remedy_for(cause, Log({}, config)).changes
-        changed = RunConfig.model_validate(merge(config, nest_paths(changes)))
-        assert (changed.model_dump(mode="json") == config) is (changes == {}), preset
+        changed_config = RunConfig.model_validate(merge(config, nest_paths(changes)))
+        assert (changed_config.model_dump(mode="json") == config) is (changes == {}), preset
 
 
 def test_a_config_of_another_version_gets_no_fields():

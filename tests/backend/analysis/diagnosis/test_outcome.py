@@ -68,8 +68,8 @@ def test_without_accuracy_and_reward_there_is_no_verdict():
     ("evaluated", "verdict"), [([0.2, 0.4, 0.6, 0.8], "healthy"), ([0.4, 0.4, 0.4, 0.4], "never_learned")]
 )
 def test_a_verdict_by_evaluations_alone_has_their_numbers(evaluated, verdict):
-    few = {"reward/accuracy": series([0.1, 0.2, 0.3]), "eval/accuracy": series(evaluated)}
-    outcome = judge(Log(few))
+    few_points = {"reward/accuracy": series([0.1, 0.2, 0.3]), "eval/accuracy": series(evaluated)}
+    outcome = judge(Log(few_points))
     assert (outcome.verdict, outcome.goal, outcome.end) == (verdict, "eval/accuracy", evaluated[-1])
     assert np.isfinite(outcome.best)
 
@@ -101,9 +101,9 @@ def test_a_negative_reward_is_judged_above_its_lowest_value():
 def test_one_noisy_prompt_per_step_is_not_a_collapse():
     verdicts = []
     for seed in range(50):
-        chance = np.random.default_rng(seed)
-        right = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
-        verdicts.append(outcome_of(chance.binomial(8, right) / 8).verdict)
+        rng = np.random.default_rng(seed)
+        accuracies = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
+        verdicts.append(outcome_of(rng.binomial(8, accuracies) / 8).verdict)
     assert verdicts.count("healthy") >= 49
 
 
@@ -113,8 +113,8 @@ def test_series_without_a_collapse_rarely_raise_an_alarm(form):
     for seed in range(100):
         values = learning(150, noise=0.08, seed=seed)
         plateau = values[60:]
-        chance = np.random.default_rng(1000 + seed)
-        series = chance.permutation(plateau) if form == "shuffled" else plateau[::-1]
+        rng = np.random.default_rng(1000 + seed)
+        series = rng.permutation(plateau) if form == "shuffled" else plateau[::-1]
         alarms += outcome_of(series).verdict in {"collapsed", "declining", "recovered"}
     assert alarms <= 2
 
@@ -129,9 +129,9 @@ def test_irregular_steps_change_nothing_but_the_steps():
 
 
 def test_noise_is_measured_between_steps_and_not_from_the_trend():
-    chance = np.random.default_rng(0)
-    assert noise(chance.normal(0, 0.1, 5000)) == pytest.approx(0.1, rel=0.05)
-    assert noise(np.linspace(0, 100, 5000) + chance.normal(0, 0.1, 5000)) == pytest.approx(0.1, rel=0.05)
+    rng = np.random.default_rng(0)
+    assert noise(rng.normal(0, 0.1, 5000)) == pytest.approx(0.1, rel=0.05)
+    assert noise(np.linspace(0, 100, 5000) + rng.normal(0, 0.1, 5000)) == pytest.approx(0.1, rel=0.05)
     assert noise(np.zeros(10)) == 0.0
 
 
@@ -176,24 +176,24 @@ def test_evaluations_in_random_order_are_not_a_decline_while_training_is_stable(
     )
     assert judge(log).verdict in {"healthy", "inconclusive"}
     falls = np.where(np.arange(80) < 50, 0.55, 0.25) + np.random.default_rng(0).normal(0, 0.03, 80)
-    fallen = judge(Log({**log.series, "reward/accuracy": series(falls)}))
-    assert fallen.verdict in {"collapsed", "declining"}
+    outcome_after_fall = judge(Log({**log.series, "reward/accuracy": series(falls)}))
+    assert outcome_after_fall.verdict in {"collapsed", "declining"}
 
 
 def log_of_one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
     """Return accuracies with one easy or hard prompt per step, so that answers of a group are correlated."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     rate = np.minimum(0.6, 0.2 + np.arange(count) * 0.003)
     if fall_at is not None:
         rate[fall_at:] = level
-    rates = chance.beta(rate * 2, (1 - rate) * 2)  # correlation of 1 / 3 within a group
-    return chance.binomial(group, rates) / group
+    rates = rng.beta(rate * 2, (1 - rate) * 2)  # correlation of 1 / 3 within a group
+    return rng.binomial(group, rates) / group
 
 
 def test_a_collapse_is_found_with_one_prompt_per_step():
     outcomes = [outcome_of(log_of_one_prompt(seed, fall_at=250)) for seed in range(40)]
     assert sum(outcome.verdict == "collapsed" for outcome in outcomes) >= 38
-    late = [outcome.onset.healthy - 250 for outcome in outcomes if outcome.verdict == "collapsed"]
-    assert abs(np.median(late)) <= 25
+    onset_errors = [outcome.onset.healthy - 250 for outcome in outcomes if outcome.verdict == "collapsed"]
+    assert abs(np.median(onset_errors)) <= 25
     healthy_ones = [outcome_of(log_of_one_prompt(seed)).verdict for seed in range(40)]
     assert sum(verdict in {"collapsed", "declining", "recovered"} for verdict in healthy_ones) <= 1

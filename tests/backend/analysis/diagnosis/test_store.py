@@ -44,12 +44,12 @@ def diagnosis_row(database, run_id):
 
 
 def test_ended_runs_without_a_verdict_are_judged(database, store_run):
-    good, bad = store_run(healthy()), store_run(COLLAPSE, status="stopped")
-    assert set(judge_all(database)) == {good, bad}
-    run = diagnosis_row(database, bad)
+    good_run, bad_run = store_run(healthy()), store_run(COLLAPSE, status="stopped")
+    assert set(judge_all(database)) == {good_run, bad_run}
+    run = diagnosis_row(database, bad_run)
     assert (run.verdict, run.cause, run.judged_step) == ("collapsed", "entropy_explosion", 120)
     assert run.onset_healthy <= 70 <= run.onset_sick
-    run = diagnosis_row(database, good)
+    run = diagnosis_row(database, good_run)
     assert (run.verdict, run.cause, run.onset_sick) == ("healthy", "", None)
     assert judge_all(database) == []
 
@@ -68,8 +68,8 @@ def test_a_pushed_run_is_judged_while_it_trains_and_a_new_verdict_is_reported_on
         session.execute(update(Run).where(Run.id == run_id).values(judged_step=119))
     judge_all(database)
     with database.sessions() as session:
-        [reported] = session.scalars(select(Event).where(Event.run_id == run_id))
-    assert (reported.kind, reported.level, reported.data["verdict"]) == ("diagnosis", "error", "collapsed")
+        [event] = session.scalars(select(Event).where(Event.run_id == run_id))
+    assert (event.kind, event.level, event.data["verdict"]) == ("diagnosis", "error", "collapsed")
 
 
 def test_a_run_with_new_steps_is_judged_again(database, store_run):
@@ -90,10 +90,10 @@ def test_newer_detectors_judge_ended_runs_again(database, store_run, monkeypatch
 def test_a_verdict_that_comes_too_late_is_not_stored(database, store_run):
     run_id = store_run(COLLAPSE)
     with database.sessions() as session:
-        judged = judge_run(session, run_id)
+        judgement = judge_run(session, run_id)
     with database.sessions.begin() as session:
         session.execute(update(Run).where(Run.id == run_id).values(status="running"))
-        store_verdict(session, judged)
+        store_verdict(session, judgement)
     assert diagnosis_row(database, run_id).verdict is None
 
 
@@ -130,8 +130,8 @@ def test_a_run_deleted_during_judging_stops_nothing(database, store_run):
 def test_filter_sort_order_and_diagnosis_agree(client):
     sessions = client.app.state.lab.sessions
     runs = {}
-    late = broken(healthy(), 100, reward__accuracy=lambda values: values * 0.05)
-    for name, log in {"good": healthy(), "early": COLLAPSE, "late": late}.items():
+    late_fall = broken(healthy(), 100, reward__accuracy=lambda values: values * 0.05)
+    for name, log in {"good": healthy(), "early": COLLAPSE, "late": late_fall}.items():
         with sessions.begin() as session:
             run = make_run(session, name=name, status="finished", attempt=1, last_step=120)
             make_attempt(session, run, 1, from_step=-1)
@@ -141,13 +141,13 @@ def test_filter_sort_order_and_diagnosis_agree(client):
     for _ in judge_runs(sessions, list(runs.values())):
         pass
 
-    def listed(query):
+    def list_run_names(query):
         return [run["name"] for run in client.get(f"/api/v1/runs?{query}").json()["items"]]
 
-    assert sorted(listed("verdict=collapsed")) == ["early", "late"]
-    assert listed("verdict=collapsed,healthy&sort=onset") == ["early", "late", "good"]
-    assert listed("sort=-onset")[:2] == ["late", "early"]
-    assert listed("sort=-verdict")[0] == "good"
+    assert sorted(list_run_names("verdict=collapsed")) == ["early", "late"]
+    assert list_run_names("verdict=collapsed,healthy&sort=onset") == ["early", "late", "good"]
+    assert list_run_names("sort=-onset")[:2] == ["late", "early"]
+    assert list_run_names("sort=-verdict")[0] == "good"
     assert client.get("/api/v1/runs?verdict=ill").status_code == 422
     for run_id in runs.values():
         run_json = client.get(f"/api/v1/runs/{run_id}").json()

@@ -45,10 +45,10 @@ def fields_of(**changes):
 def test_a_setting_far_from_the_preset_is_a_suspect_and_can_be_undone(cause, changes, path):
     suspect = suspects_of(fields_of(**changes))[cause]
     assert suspect.size > 0.2
-    usual = fields_of()
+    usual_value = fields_of()
     for key in path.split("."):
-        usual = usual[key]
-    assert suspect.changes[path] == usual
+        usual_value = usual_value[key]
+    assert suspect.changes[path] == usual_value
 
 
 def test_no_preset_is_a_suspect_and_the_demo_of_a_collapse_is():

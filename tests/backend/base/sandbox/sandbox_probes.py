@@ -19,7 +19,7 @@ PTRACE_TRACEME = 0
 
 
 def attempt(work):
-    """Return the result of `work`, or the name of the error that stopped it."""
+    """Return the result of `operation`, or the name of the error that stopped it."""
     try:
         return work()
     except OSError as error:
@@ -53,19 +53,19 @@ def listing(request):
 
 
 def write(request):
-    def work():
+    def write_file():
         Path(request["path"]).write_bytes(b"x")
         return "written"
 
-    return attempt(work)
+    return attempt(write_file)
 
 
 def connect(request):
-    def work():
+    def open_connection():
         with socket.create_connection((request["host"], request["port"]), timeout=5):
             return "connected"
 
-    return attempt(work)
+    return attempt(open_connection)
 
 
 def start_program(_request):
@@ -77,11 +77,11 @@ def fork(_request):
 
 
 def send_signal(request):
-    def work():
+    def send():
         os.kill(request["pid"], 0)
         return "reached"
 
-    return attempt(work)
+    return attempt(send)
 
 
 def trace(_request):
@@ -152,30 +152,30 @@ def nest(request):
     directory = os.open(os.environ["TMPDIR"], os.O_RDONLY)
     for _ in range(request["deep"]):
         os.mkdir("d", dir_fd=directory)
-        inner = os.open("d", os.O_RDONLY, dir_fd=directory)
+        child_directory = os.open("d", os.O_RDONLY, dir_fd=directory)
         os.close(directory)
-        directory = inner
+        directory = child_directory
     return "nested"
 
 
 def change_mode(request):
     """Set the mode of a file, or its modification time, to its current value."""
 
-    def work():
+    def set_mode():
         path = Path(request["path"])
         path.chmod(path.stat().st_mode & 0o7777)
         return "changed"
 
-    return attempt(work)
+    return attempt(set_mode)
 
 
 def touch(request):
-    def work():
+    def set_times():
         status = Path(request["path"]).stat()
         os.utime(request["path"], ns=(status.st_atime_ns, status.st_mtime_ns))
         return "touched"
 
-    return attempt(work)
+    return attempt(set_times)
 
 
 def nap(request):

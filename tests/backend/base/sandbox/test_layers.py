@@ -94,19 +94,19 @@ def test_the_sandbox_sees_only_named_variables(monkeypatch, tmp_path):
     monkeypatch.setenv("GRPOLAB_TOKEN", SECRET)
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     with Sandbox(PROBES, additional_paths=(TEST_DIRECTORY,)) as sandbox:
-        seen = set(sandbox.ask("environment", seconds=30))
+        visible_variables = set(sandbox.ask("environment", seconds=30))
     fixed = {"PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PWD"}
     fixed |= {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MPLBACKEND", "LC_CTYPE"}
-    assert seen <= fixed | set(process.INHERITED_VARIABLES)
+    assert visible_variables <= fixed | set(process.INHERITED_VARIABLES)
 
 
 def test_the_sandbox_has_no_open_file_except_its_reply_pipe(probes):
-    held = os.open(os.devnull, os.O_RDONLY)
-    os.set_inheritable(held, True)
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(descriptor, True)
     try:
         assert len(probes("descriptors")) == 1
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def test_the_sandbox_can_read_code_and_no_other_file(probes, token):
@@ -121,14 +121,14 @@ def test_the_sandbox_can_read_code_and_no_other_file(probes, token):
 
 
 def test_the_sandbox_cannot_write_anywhere(probes):
-    places = [
+    target_paths = [
         "/x",
         "/scratch/x",
         str(CODE_ROOT / "backend" / "x"),
         str(TEST_DIRECTORY / "x"),
         f"{sys.prefix}/x",
     ]
-    assert {probes("write", path=path) for path in places} <= {"EPERM", "EACCES", "EROFS"}
+    assert {probes("write", path=path) for path in target_paths} <= {"EPERM", "EACCES", "EROFS"}
 
 
 def test_the_sandbox_reaches_no_network_and_no_process(probes, listener):
@@ -178,18 +178,18 @@ def test_the_reply_to_an_interrupted_request_is_not_returned_to_the_next(probes)
     def interrupt(_number, _frame):
         raise KeyboardInterrupt
 
-    def ask():
+    def request_nap():
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         probes("nap", rest=60, say="first")
 
     assert probes("nap", say="warm") == "warm"
-    before = signal.signal(signal.SIGALRM, interrupt)
+    previous_handler = signal.signal(signal.SIGALRM, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
-            ask()
+            request_nap()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
     assert probes("nap", say="second") == "second"
 
 
@@ -253,8 +253,8 @@ def test_without_any_layer_the_probes_succeed(monkeypatch, token, listener):
 
 def test_an_operator_grants_network_variables_and_directories(monkeypatch, token, listener):
     monkeypatch.setenv("JUDGE_API_KEY", "k" * 20)
-    may = Permissions(network=True, variables=("JUDGE_API_KEY",), directories=(Path(token).parent,))
-    with Sandbox(PROBES, permissions=may, additional_paths=(TEST_DIRECTORY,)) as sandbox:
+    permissions = Permissions(network=True, variables=("JUDGE_API_KEY",), directories=(Path(token).parent,))
+    with Sandbox(PROBES, permissions=permissions, additional_paths=(TEST_DIRECTORY,)) as sandbox:
         assert sandbox.ask("connect", host="127.0.0.1", port=listener, seconds=30) == "connected"
         assert "JUDGE_API_KEY" in sandbox.ask("environment", seconds=30)
         assert sandbox.ask("read", path=token, seconds=30) == SECRET
@@ -303,25 +303,25 @@ def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
 def remove_layers(monkeypatch):
     """A function that removes layers from this machine."""
 
-    def without(*names):
-        absent = [layer for layer in layers() if layer.name in names]
-        monkeypatch.setattr(layers_module, "missing_layers", lambda: absent)
+    def remove_named(*names):
+        removed_layers = [layer for layer in layers() if layer.name in names]
+        monkeypatch.setattr(layers_module, "missing_layers", lambda: removed_layers)
 
-    return without
+    return remove_named
 
 
 def test_programs_are_refused_if_nothing_hides_files(remove_layers):
-    def asked(value="auto", **kind):
+    def count_descriptors(value="auto", **kind):
         settings = Settings(sandbox=value)
         with Sandbox(PROBES, additional_paths=(TEST_DIRECTORY,), settings=settings, **kind) as sandbox:
             return len(sandbox.ask("descriptors", seconds=30))
 
     programs, plugin = {"runs_programs": True}, {"plugin": PROBES}
     remove_layers("landlock")
-    assert asked(**programs) == 1
+    assert count_descriptors(**programs) == 1
     remove_layers("namespaces", "landlock")
     for kind in (programs, plugin):
         with pytest.raises(SandboxIncomplete, match="plugins and the tool python are refused"):
-            asked(**kind)
-    assert asked() == 1
-    assert asked("unconfined", **programs) == 1
+            count_descriptors(**kind)
+    assert count_descriptors() == 1
+    assert count_descriptors("unconfined", **programs) == 1

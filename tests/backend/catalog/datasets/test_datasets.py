@@ -34,14 +34,18 @@ def stored_files(settings) -> list[str]:
     ],
 )
 def test_a_dataset_is_stored_under_the_hash_of_its_content(client, settings, name, pack):
-    answer = upload(client, pack(VALID_ROWS), name)
-    assert answer.status_code == 201, answer.text
+    response = upload(client, pack(VALID_ROWS), name)
+    assert response.status_code == 201, response.text
     sha256 = hashlib.sha256(VALID_ROWS).hexdigest()
-    uploaded = answer.json()
-    assert (uploaded["path"], uploaded["sha256"], uploaded["rows"]) == (f"uploads/{sha256}.jsonl", sha256, 2)
-    assert (uploaded["name"], uploaded["bytes"]) == (name, len(VALID_ROWS))
-    assert (settings.datasets_dir / uploaded["path"]).read_bytes() == VALID_ROWS
-    assert client.get("/api/v1/datasets").json()["items"] == [uploaded]
+    uploaded_dataset = response.json()
+    assert (uploaded_dataset["path"], uploaded_dataset["sha256"], uploaded_dataset["rows"]) == (
+        f"uploads/{sha256}.jsonl",
+        sha256,
+        2,
+    )
+    assert (uploaded_dataset["name"], uploaded_dataset["bytes"]) == (name, len(VALID_ROWS))
+    assert (settings.datasets_dir / uploaded_dataset["path"]).read_bytes() == VALID_ROWS
+    assert client.get("/api/v1/datasets").json()["items"] == [uploaded_dataset]
 
 
 def test_a_name_is_a_label_and_never_a_path(client, settings):
@@ -53,8 +57,8 @@ def test_a_name_is_a_label_and_never_a_path(client, settings):
 
 def test_the_uploader_can_name_other_columns(client):
     content = b'{"ask": "a", "tell": "1"}\n{"ask": "b", "tell": "2"}\n'
-    refused = upload(client, content).json()["errors"][0]["message"]
-    assert refused == "field 'prompt' is missing; the fields are 'ask', 'tell'"
+    message = upload(client, content).json()["errors"][0]["message"]
+    assert message == "field 'prompt' is missing; the fields are 'ask', 'tell'"
     assert upload(client, content, prompt_field="ask", answer_field="tell").status_code == 201
 
 
@@ -62,26 +66,26 @@ def test_the_uploader_can_name_other_columns(client):
     "name", ["data.zip", "data.tar.gz", "data.jsonl.tar", "data.json", "jsonl", "a.jsonl.xz"]
 )
 def test_a_file_name_other_than_jsonl_is_refused(client, settings, name):
-    answer = upload(client, VALID_ROWS, name)
-    assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "name")
+    response = upload(client, VALID_ROWS, name)
+    assert (response.status_code, response.json()["errors"][0]["path"]) == (422, "name")
     assert stored_files(settings) == []
 
 
 def test_an_upload_over_the_limit_is_refused_even_without_a_content_length(client, settings):
     body = b'{"prompt": "1", "answer": "1"}\n' * 1000
     for content in (body, iter([body] * 3)):
-        answer = upload(with_small_limit(client), content)
-        assert answer.status_code == 413
-        assert "at most 10,000 bytes" in answer.json()["detail"]
+        response = upload(with_small_limit(client), content)
+        assert response.status_code == 413
+        assert "at most 10,000 bytes" in response.json()["detail"]
     assert stored_files(settings) == []
 
 
 def test_a_file_that_decompresses_beyond_the_limit_is_refused(client, settings):
-    answer = upload(
+    response = upload(
         with_small_limit(client), gzip.compress(b'{"prompt": "1", "answer": "1"}\n' * 1000), "a.jsonl.gz"
     )
-    assert answer.status_code == 422
-    assert "is larger than 10,000 bytes when unpacked" in answer.json()["detail"]
+    assert response.status_code == 422
+    assert "is larger than 10,000 bytes when unpacked" in response.json()["detail"]
     assert stored_files(settings) == []
 
 
@@ -95,8 +99,8 @@ def with_small_limit(client):
 
 
 def test_an_unused_dataset_can_be_deleted(client, settings):
-    uploaded = upload(client, VALID_ROWS).json()
-    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").json() == uploaded
+    uploaded_dataset = upload(client, VALID_ROWS).json()
+    assert client.delete(f"/api/v1/datasets/{uploaded_dataset['sha256']}").json() == uploaded_dataset
     assert stored_files(settings) == []
     assert client.get("/api/v1/datasets").json()["items"] == []
-    assert client.delete(f"/api/v1/datasets/{uploaded['sha256']}").status_code == 404
+    assert client.delete(f"/api/v1/datasets/{uploaded_dataset['sha256']}").status_code == 404

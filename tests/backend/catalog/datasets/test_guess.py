@@ -96,16 +96,18 @@ def test_a_conversation_without_an_answer_is_refused(talk, reason):
 
 def test_a_preview_shows_the_first_three_rows_and_stores_nothing(client, settings):
     rows = [{"problem": f"q{n}", "solution": f"so \\boxed{{{n}}}", "split": "test"} for n in range(5)]
-    previewed = preview(client, jsonl(*rows)).json()
-    assert previewed["columns"] == ["problem", "solution", "split"]
-    assert previewed["mapping"] == {
+    first_preview = preview(client, jsonl(*rows)).json()
+    assert first_preview["columns"] == ["problem", "solution", "split"]
+    assert first_preview["mapping"] == {
         "prompt_field": "problem", "answer_field": "solution", "answer_after": "", "answer_form": "boxed"
     }  # fmt: skip
-    assert previewed["rows"] == [
+    assert first_preview["rows"] == [
         {"prompt": f"q{n}", "answer": str(n), "is_held_out": True, "error": ""} for n in range(3)
     ]
-    again = preview(client, previewed["sample"].encode(), prompt_field="problem", answer_field="gone").json()
-    assert again["rows"][0]["error"].startswith("field 'gone' is missing")
+    second_preview = preview(
+        client, first_preview["sample"].encode(), prompt_field="problem", answer_field="gone"
+    ).json()
+    assert second_preview["rows"][0]["error"].startswith("field 'gone' is missing")
     assert stored_files(settings) == []
 
 
@@ -119,19 +121,22 @@ def test_a_preview_shows_the_first_three_rows_and_stores_nothing(client, setting
     ],
 )
 def test_a_file_without_rows_has_no_preview(client, content, reason):
-    answer = preview(client, content)
-    assert answer.status_code == 422
-    assert reason in answer.json()["errors"][0]["message"]
+    response = preview(client, content)
+    assert response.status_code == 422
+    assert reason in response.json()["errors"][0]["message"]
 
 
 def test_an_upload_without_column_names_is_checked_by_the_recognised_ones(client, settings):
     content = jsonl({"problem": "1+1", "answer": "2"}, {"problem": "1+2", "answer": "3"})
-    stored = upload(client, content)
-    assert stored.status_code == 201, stored.text
-    assert stored.json()["mapping"]["prompt_field"] == "problem"
-    assert client.get("/api/v1/datasets").json()["items"][0]["mapping"] == stored.json()["mapping"]
-    named = upload(client, content, prompt_field="answer", answer_field="problem").json()
-    assert (named["mapping"]["prompt_field"], named["sha256"]) == ("answer", stored.json()["sha256"])
+    upload_response = upload(client, content)
+    assert upload_response.status_code == 201, upload_response.text
+    assert upload_response.json()["mapping"]["prompt_field"] == "problem"
+    assert client.get("/api/v1/datasets").json()["items"][0]["mapping"] == upload_response.json()["mapping"]
+    mapped_upload = upload(client, content, prompt_field="answer", answer_field="problem").json()
+    assert (mapped_upload["mapping"]["prompt_field"], mapped_upload["sha256"]) == (
+        "answer",
+        upload_response.json()["sha256"],
+    )
 
 
 def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
@@ -145,8 +150,8 @@ def test_a_run_trains_on_conversations_as_they_were_previewed(client, settings):
         }
         for n in range(4)
     ]
-    stored = upload(client, jsonl(*rows)).json()
-    source = FileProblem(path=stored["path"], eval_fraction=0.25, **stored["mapping"])
+    stored_dataset = upload(client, jsonl(*rows)).json()
+    source = FileProblem(path=stored_dataset["path"], eval_fraction=0.25, **stored_dataset["mapping"])
     problem = load_file(source, settings.datasets_dir, seed=0, shuffled=False)
     prompt = problem.sample(0, "train")
     assert prompt.answer in {"1", "2", "3", "4"}

@@ -20,17 +20,17 @@ ROWS = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(5)]
 
 def parquet(rows: list[dict[str, Any]] | pa.Table, **options: Any) -> bytes:
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows)
-    out = io.BytesIO()
-    pq.write_table(table, out, **options)
-    return out.getvalue()
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, **options)
+    return buffer.getvalue()
 
 
 def as_csv(rows: list[dict[str, Any]]) -> bytes:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]))
     writer.writeheader()
     writer.writerows(rows)
-    return out.getvalue().encode()
+    return buffer.getvalue().encode()
 
 
 def stored(settings, answer) -> list[dict[str, Any]]:
@@ -47,9 +47,9 @@ def refusal_detail(answer) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("name", "content"), [("a.parquet", parquet(ROWS)), ("a.CSV", as_csv(ROWS))])
 def test_a_table_is_stored_as_jsonl(client, settings, name, content):
-    answer = upload(client, content, name)
-    assert stored(settings, answer) == ROWS
-    assert (answer.json()["rows"], answer.json()["name"]) == (5, name)
+    response = upload(client, content, name)
+    assert stored(settings, response) == ROWS
+    assert (response.json()["rows"], response.json()["name"]) == (5, name)
 
 
 def test_rows_keep_their_order_across_batches_and_row_groups(client, settings, monkeypatch):
@@ -88,8 +88,8 @@ def test_the_format_of_verl_is_read_with_dotted_columns(client, settings):
         }
         for n in range(3)
     ]
-    answer = upload(client, parquet(rows), "dapo.parquet", answer_field="reward_model.ground_truth")
-    assert stored(settings, answer)[2]["reward_model"]["ground_truth"] == "2"
+    response = upload(client, parquet(rows), "dapo.parquet", answer_field="reward_model.ground_truth")
+    assert stored(settings, response)[2]["reward_model"]["ground_truth"] == "2"
 
 
 def test_a_formula_in_a_csv_is_plain_text(client, settings):

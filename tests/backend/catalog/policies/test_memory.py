@@ -71,11 +71,11 @@ def learning(**changes):
 
 
 def test_weights_optimizer_and_gradients_by_hand():
-    parts = learning()
-    assert parts["weights"] == 2 * VALUE_COUNT  # bfloat16; the tied output layer counts once
-    assert parts["optimizer"] == (4 + 8) * VALUE_COUNT
-    assert parts["gradients"] == 4 * VALUE_COUNT  # of all micro-batches except the last one
-    assert parts["context"] == CONTEXT_BYTES
+    bytes_by_purpose = learning()
+    assert bytes_by_purpose["weights"] == 2 * VALUE_COUNT  # bfloat16; the tied output layer counts once
+    assert bytes_by_purpose["optimizer"] == (4 + 8) * VALUE_COUNT
+    assert bytes_by_purpose["gradients"] == 4 * VALUE_COUNT  # of all micro-batches except the last one
+    assert bytes_by_purpose["context"] == CONTEXT_BYTES
 
 
 def test_the_cache_of_a_group_by_hand():
@@ -118,8 +118,15 @@ def test_suggested_changes_make_a_config_fit_and_each_one_helps(gigabytes):
     "kind", ["llama", "gpt_oss", "qwen3_next", "falcon_h1", "lfm2", "deepseek_v3", "x" * 99]
 )
 def test_unknown_weight_names_still_give_an_estimate(kind, on_cpu):
-    strange = [".linear_attn.a", ".mamba.b", ".conv.conv", ".self_attn.q_proj", ".mlp.experts.w", ".q_norm"]
-    weights = [Weight(f"m.layers.{n}{name}.weight", (1,) * n) for n in range(8) for name in strange]
+    unknown_names = [
+        ".linear_attn.a",
+        ".mamba.b",
+        ".conv.conv",
+        ".self_attn.q_proj",
+        ".mlp.experts.w",
+        ".q_norm",
+    ]
+    weights = [Weight(f"m.layers.{n}{name}.weight", (1,) * n) for n in range(8) for name in unknown_names]
     config = CONFIG | {"model_type": kind, "layer_types": ["sliding_attention", 7, None], "kv_lora_rank": 3}
     estimate = estimate_memory(
         run(policy={"dtype": "float32"}), ModelShape.of(config, weights), None, on_cpu=on_cpu
@@ -140,7 +147,7 @@ def test_a_model_stored_quantised_or_without_sizes_is_unknown():
 
 def test_more_layers_and_weights_than_any_model_has_are_not_estimated():
     layers = [Weight(f"model.layers.{n}.mlp.up_proj.weight", (INNER, HIDDEN)) for n in range(1_001)]
-    many = [Weight(f"model.layers.0.x{n}.weight", (2, 2)) for n in range(20_001)]
-    for weights in (layers, many):
+    too_many_weights = [Weight(f"model.layers.0.x{n}.weight", (2, 2)) for n in range(20_001)]
+    for weights in (layers, too_many_weights):
         with pytest.raises(UnknownShape, match="at most 1,000 and 20,000 are estimated"):
             ModelShape.of(CONFIG, weights)

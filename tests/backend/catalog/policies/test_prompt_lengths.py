@@ -40,9 +40,9 @@ def error_of(settings, problem, *, policy="tiny", room=100, context=1024):
         "problems": [problem],
         "sampling": {"max_new_tokens": context - room},
     }
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error_info:
         resolve_runnable(settings, config)
-    (error,) = caught.value.errors
+    (error,) = error_info.value.errors
     return error
 
 

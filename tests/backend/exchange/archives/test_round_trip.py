@@ -73,7 +73,7 @@ def make_full_run(client, settings, **fields):
         for step, metric_value in VALUE_BY_STEP.items():
             write_metric(session, run, "reward/mean", {step: metric_value}, attempt=1 if step <= 3 else 2)
         write_metric(session, run, "loss/total", {4: 7.0, 5: 8.0}, attempt=1)  # hidden by the second attempt
-        strange = MadeCompletion(
+        strange_completion = MadeCompletion(
             text=UNUSUAL_TEXT,
             reward=math.nan,
             advantage=-0.0,
@@ -82,31 +82,36 @@ def make_full_run(client, settings, **fields):
         )
         session.flush()
         make_group(
-            session, run, step=2, attempt=1, prompt=UNUSUAL_TEXT, completions=(MadeCompletion(), strange)
+            session,
+            run,
+            step=2,
+            attempt=1,
+            prompt=UNUSUAL_TEXT,
+            completions=(MadeCompletion(), strange_completion),
         )
         make_group(session, run, step=5, attempt=2, kind="eval", tokens=False)
         make_group(session, run, step=5, attempt=1)  # hidden
         unstored = MadeGroup(
-            prompt=UNUSUAL_TEXT + "?", prompt_index=7, left_out="equal", completions=(strange,) * 3
+            prompt=UNUSUAL_TEXT + "?", prompt_index=7, left_out="equal", completions=(strange_completion,) * 3
         )
         left_out = MadeGroup(prompt_index=8, left_out="surplus")
         write_groups(session, pack_groups(run.id, 6, 2, [left_out], counted=[unstored]))
         probe = MadeGroup(prompt="probe", kind="eval", prompt_index=1)
         write_groups(session, pack_groups(run.id, 9, 2, [], counted=[probe]))
         write_groups(session, pack_groups(run.id, 8, 1, [], counted=[MadeGroup(prompt_index=3)]))  # hidden
-        marked = next(
+        labelled_rollout = next(
             completion.id for completion in stored_completions(session) if completion.reward is None
         )
-        put_label(session, marked, LabelRequest(label="weird", note="答え\n<b>"), "operator")
+        put_label(session, labelled_rollout, LabelRequest(label="weird", note="答え\n<b>"), "operator")
         add_event(session, "checkpoint", "continued", run_id=run.id, step=3, attempt=2, data={"n": 0.5})
         make_checkpoint(session, run, settings.state, step=9, attempt=2, content=b"\0\1weights")
         return run.id
 
 
 def archive_of(client, run, **params):
-    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"} | params)
-    assert answer.status_code == 200, answer.text
-    return answer.content
+    response = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"} | params)
+    assert response.status_code == 200, response.text
+    return response.content
 
 
 def files_of(content):
@@ -142,9 +147,9 @@ def send(client, content, *, headers=None, **params):
 
 
 def imported(client, content, **params):
-    answer = send(client, content, **params)
-    assert answer.status_code == 201, answer.text
-    return answer.json()["run"]
+    response = send(client, content, **params)
+    assert response.status_code == 201, response.text
+    return response.json()["run"]
 
 
 def test_an_archive_that_is_imported_and_archived_again_is_the_same(client, settings):
@@ -180,18 +185,20 @@ def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
     ]
     texts = [[c["text"] for group in stored_groups for c in group["completions"]] for stored_groups in groups]
     assert texts[0] == texts[1]
-    parts = [
+    blocks = [
         [c["blocks"] for group in stored_groups for c in group["completions"]] for stored_groups in groups
     ]
-    assert parts[0] == parts[1]
-    assert any(parts[0])
+    assert blocks[0] == blocks[1]
+    assert any(blocks[0])
     assert len(texts[0]) == 6
     tokens = [
         [client.get(f"/api/v1/rollouts/{c['id']}/tokens").json() for c in stored_groups[0]["completions"]]
         for stored_groups in groups
     ]
-    for mine, theirs in zip(*tokens, strict=True):
-        assert {k: v for k, v in mine.items() if k != "id"} == {k: v for k, v in theirs.items() if k != "id"}
+    for run_tokens, copy_tokens in zip(*tokens, strict=True):
+        assert {k: v for k, v in run_tokens.items() if k != "id"} == {
+            k: v for k, v in copy_tokens.items() if k != "id"
+        }
 
 
 def test_a_secret_in_an_archive_is_not_stored(client):
@@ -200,9 +207,16 @@ def test_a_secret_in_an_archive_is_not_stored(client):
         run = make_run(session, status="finished", last_step=2, name=secret, notes=secret, tags=[secret])
         make_attempt(session, run, 1, from_step=-1)
         write_metric(session, run, "loss/total", {1: 1.0})
-        told = MadeCompletion(text=f"it is {secret}", rewards={secret: 1.0}, turns=(TURN,))
+        secret_completion = MadeCompletion(text=f"it is {secret}", rewards={secret: 1.0}, turns=(TURN,))
         session.flush()
-        make_group(session, run, step=2, prompt=secret, answer=secret, completions=(MadeCompletion(), told))
+        make_group(
+            session,
+            run,
+            step=2,
+            prompt=secret,
+            answer=secret,
+            completions=(MadeCompletion(), secret_completion),
+        )
         completion = next(
             completion.id for completion in stored_completions(session) if secret in completion.text
         )
@@ -218,10 +232,13 @@ def test_a_secret_in_an_archive_is_not_stored(client):
     texts += [rollouts.text, client.get("/api/v1/rollouts/prompts", params={"run": copy}).text]
     texts += [text.decode(errors="replace") for text in files_of(archive_of(client, copy)).values()]
     assert not [text for text in texts if secret in text]
-    plain, told = rollouts.json()["items"][0]["completions"]
-    assert told["text"] == "it is [secret]"
-    tokens = [client.get(f"/api/v1/rollouts/{completion['id']}/tokens") for completion in (plain, told)]
-    assert "".join(tokens[0].json()["tokens"]) == plain["text"], tokens[0].text
+    plain_completion, secret_completion = rollouts.json()["items"][0]["completions"]
+    assert secret_completion["text"] == "it is [secret]"
+    tokens = [
+        client.get(f"/api/v1/rollouts/{completion['id']}/tokens")
+        for completion in (plain_completion, secret_completion)
+    ]
+    assert "".join(tokens[0].json()["tokens"]) == plain_completion["text"], tokens[0].text
     assert tokens[1].json()["tokens"] == []
 
 
@@ -236,20 +253,22 @@ def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
         ("prompts", {}),
         ("probes", {}),
     ):
-        answers = [
+        responses = [
             client.get(f"/api/v1/rollouts/{path}", params={"run": run_id, **params}).json()
             for run_id in (run, copy)
         ]
-        shown = [{key: value for key, value in answer.items() if key != "runs"} for answer in answers]
-        assert shown[0] == shown[1], path
-        assert shown[0]["items"], path
-    labelled = [
+        comparable_answers = [
+            {key: value for key, value in answer.items() if key != "runs"} for answer in responses
+        ]
+        assert comparable_answers[0] == comparable_answers[1], path
+        assert comparable_answers[0]["items"], path
+    labelled_completions = [
         client.get("/api/v1/rollouts/search", params={"runs": run_id, "label": "weird"}).json()["items"]
         for run_id in (run, copy)
     ]
-    assert labelled[0][0]["labels"] == labelled[1][0]["labels"]
-    assert labelled[1][0]["labels"][0]["note"] == "答え\n<b>"
-    assert labelled[0][0]["id"] != labelled[1][0]["id"]
+    assert labelled_completions[0][0]["labels"] == labelled_completions[1][0]["labels"]
+    assert labelled_completions[1][0]["labels"][0]["note"] == "答え\n<b>"
+    assert labelled_completions[0][0]["id"] != labelled_completions[1][0]["id"]
     left_out = client.get("/api/v1/rollouts", params={"run": copy, "step": 6}).json()["items"]
     assert [group["left_out"] for group in left_out] == ["surplus"]
 
@@ -284,24 +303,24 @@ LABEL = {"rollout": 0, "label": "good", "note": "", "role": "operator", "version
 def test_invalid_labels_are_refused_and_nothing_is_stored(client, settings, labels, reason):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     lines = "".join(json.dumps(label) + "\n" for label in labels)
-    answer = send(client, signed(files | {LABELS: lines.encode()}))
-    assert answer.status_code == 422
-    assert reason in answer.text
+    response = send(client, signed(files | {LABELS: lines.encode()}))
+    assert response.status_code == 422
+    assert reason in response.text
     with client.app.state.lab.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Run)) == 1
 
 
 def test_secrets_are_replaced_in_the_json_of_an_archive(client, settings):
     secret = "hf_" + "d" * 34
-    escaped = "".join(f"\\u{ord(letter):04x}" for letter in secret)
-    rewards = f'{{"{escaped}":1,"http://a:1":2,"b@c":3}}'
-    turns = json.dumps([TURN | {"tool": "here"}]).replace("here", escaped)
-    change = cells(row=1, rewards=rewards, flags=f'["{escaped}"]', turns=turns)
+    escaped_secret = "".join(f"\\u{ord(letter):04x}" for letter in secret)
+    rewards = f'{{"{escaped_secret}":1,"http://a:1":2,"b@c":3}}'
+    turns = json.dumps([TURN | {"tool": "here"}]).replace("here", escaped_secret)
+    change = cells(row=1, rewards=rewards, flags=f'["{escaped_secret}"]', turns=turns)
     files = files_of(archive_of(client, make_full_run(client, settings)))
     content = signed(files | {"rollouts.parquet": change(files["rollouts.parquet"])})
     rows = table_of(files_of(archive_of(client, imported(client, content))), "rollouts.parquet").to_pylist()
-    stored = {name: json.loads(rows[1][name]) for name in ("rewards", "flags", "turns")}
-    assert stored == {
+    stored_cells = {name: json.loads(rows[1][name]) for name in ("rewards", "flags", "turns")}
+    assert stored_cells == {
         "rewards": {"[secret]": 1.0, "http://a:1": 2.0, "b@c": 3.0},
         "flags": ["[secret]"],
         "turns": [TURN | {"tool": "[secret]"}],
@@ -327,12 +346,12 @@ def test_invalid_cells_are_refused_by_name(client, settings, name, column, value
     files = files_of(archive_of(client, make_full_run(client, settings)))
     table = table_of(files, name)
     position = table.column_names.index(column)
-    changed = table.set_column(
+    changed_table = table.set_column(
         position, table.schema.field(column), pa.array([value] * len(table), table.schema.field(column).type)
     )
-    answer = send(client, signed(files | {name: parquet(changed)}))
-    assert answer.status_code == 422
-    assert reason in answer.text
+    response = send(client, signed(files | {name: parquet(changed_table)}))
+    assert response.status_code == 422
+    assert reason in response.text
 
 
 def test_a_restored_checkpoint_is_where_a_fork_looks_for_it(client, settings):
@@ -343,11 +362,11 @@ def test_a_restored_checkpoint_is_where_a_fork_looks_for_it(client, settings):
     file = client.get(f"/api/v1/runs/{copy}/files/s000009-a2/model.safetensors")
     assert file.content == b"\0\1weights"
     assert not list(settings.artifact_dir(copy).glob(".*"))
-    answer = client.post(f"/api/v1/runs/{copy}/fork", json={"step": 9})
-    assert answer.status_code == 202, answer.text
-    refused = client.post(f"/api/v1/runs/{copy}/resume")
-    assert refused.status_code == 409
-    assert "it cannot be resumed, but it can be forked" in refused.json()["detail"]
+    response = client.post(f"/api/v1/runs/{copy}/fork", json={"step": 9})
+    assert response.status_code == 202, response.text
+    resume_response = client.post(f"/api/v1/runs/{copy}/resume")
+    assert resume_response.status_code == 409
+    assert "it cannot be resumed, but it can be forked" in resume_response.json()["detail"]
 
 
 @pytest.mark.nightly
@@ -389,9 +408,9 @@ def test_an_archived_running_run_is_stopped_after_its_import(client, settings):
 def test_a_run_that_has_not_started_has_no_archive(client):
     with client.app.state.lab.sessions.begin() as session:
         run = make_run(session).id
-    answer = client.get(f"/api/v1/runs/{run}/archive")
-    assert answer.status_code == 409
-    assert "has not begun" in answer.json()["detail"]
+    response = client.get(f"/api/v1/runs/{run}/archive")
+    assert response.status_code == 409
+    assert "has not begun" in response.json()["detail"]
 
 
 def changed(name, change):
@@ -431,8 +450,8 @@ def first_group_twice(content):
     """Return the Parquet with the first two rows, one group, repeated at the end with other texts."""
     table = pq.read_table(io.BytesIO(content))
     rows = table.to_pylist()
-    again = [row | {"text": "other", "tokens": 0} for row in rows[:2]]
-    return parquet(pa.Table.from_pylist(rows + again, schema=table.schema))
+    repeated_rows = [row | {"text": "other", "tokens": 0} for row in rows[:2]]
+    return parquet(pa.Table.from_pylist(rows + repeated_rows, schema=table.schema))
 
 
 def add_pickle_to_checkpoint(files):
@@ -465,8 +484,8 @@ def config_of_a_checkpoint(content):
 def with_manifest(files, manifest):
     content, run = json.dumps(manifest).encode(), json.loads(files["run.json"])
     run["checkpoints"][0]["sha256"] = sha256(content).hexdigest()
-    named = {"checkpoints/s000009-a2/manifest.json": content, "run.json": json.dumps(run).encode()}
-    return files | named
+    added_files = {"checkpoints/s000009-a2/manifest.json": content, "run.json": json.dumps(run).encode()}
+    return files | added_files
 
 
 HOSTILE_ARCHIVES = {
@@ -525,11 +544,11 @@ def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, na
     change, reason = HOSTILE_ARCHIVES[name]
     run = make_full_run(client, settings)
     files = files_of(archive_of(client, run))
-    tampered = change(files)
-    content = signed(tampered) if name != "another version" else tar_of(tampered)
-    answer = send(client, content)
-    assert answer.status_code == 422, answer.text
-    assert reason in answer.json()["errors"][0]["message"]
+    tampered_files = change(files)
+    content = signed(tampered_files) if name != "another version" else tar_of(tampered_files)
+    response = send(client, content)
+    assert response.status_code == 422, response.text
+    assert reason in response.json()["errors"][0]["message"]
     with client.app.state.lab.sessions() as session:
         assert list(session.scalars(select(Run.id))) == [run]
         assert set(session.scalars(select(Metric.run_id))) == {run}
@@ -541,20 +560,20 @@ def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, na
 @pytest.mark.parametrize("name", ["rollouts.parquet", "checkpoints/s000009-a2/model.safetensors"])
 def test_a_wrong_digest_is_detected(client, settings, name):
     files = files_of(archive_of(client, make_full_run(client, settings)))
-    answer = send(client, tar_of(files | {name: files[name][:-1] + b"x"}))
-    assert "is not the file that was archived" in answer.json()["errors"][0]["message"]
+    response = send(client, tar_of(files | {name: files[name][:-1] + b"x"}))
+    assert "is not the file that was archived" in response.json()["errors"][0]["message"]
 
 
 def test_a_few_bytes_of_parquet_cannot_fill_the_memory(client, settings, monkeypatch):
     files = files_of(archive_of(client, make_full_run(client, settings)))
-    long = signed(files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])})
+    long_archive = signed(files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])})
     for limit, reason in (
         ("MAX_TEXT_BYTES", "characters of text"),
         ("MAX_GROUP_BYTES", "belongs to a group"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(archived_rollouts, limit, 500_000)
-            assert reason in send(client, long).json()["errors"][0]["message"]
+            assert reason in send(client, long_archive).json()["errors"][0]["message"]
     with monkeypatch.context() as patch:
         patch.setattr(archived_rollouts, "MAX_GROUP_BYTES", 64)
         assert "has more than 1 tokens" in send(client, signed(files)).json()["errors"][0]["message"]
@@ -566,15 +585,15 @@ def test_missing_tokens_take_no_memory(client, settings):
     tokens = pq.read_table(io.BytesIO(files["tokens.parquet"]))
     buffer = io.BytesIO()
     pq.write_table(tokens.filter(pc.not_equal(tokens["rollout"], 1)), buffer)
-    lying = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
-    run = imported(client, signed(files | lying | {"tokens.parquet": buffer.getvalue()}))
+    false_counts = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
+    run = imported(client, signed(files | false_counts | {"tokens.parquet": buffer.getvalue()}))
     [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 2}).json()["items"]
-    answers = [
+    responses = [
         client.get(f"/api/v1/rollouts/{completion['id']}/tokens").json()
         for completion in group["completions"]
     ]
     assert [completion["tokens"] for completion in group["completions"]][1] == 2**31 - 1
-    assert [len(completion["tokens"]) for completion in answers] == [group["completions"][0]["tokens"], 0]
+    assert [len(completion["tokens"]) for completion in responses] == [group["completions"][0]["tokens"], 0]
 
 
 @pytest.mark.nightly
@@ -590,12 +609,12 @@ def test_the_rollouts_of_a_suite_are_restored(client, settings):
 @pytest.mark.nightly
 def test_a_config_with_omitted_fields_is_stored_in_full(client, settings):
     files = files_of(archive_of(client, make_full_run(client, settings)))
-    short = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": 10}
-    copy = imported(client, signed(files | {"run.json": document(config=short)(files["run.json"])}))
+    short_config = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": 10}
+    copy = imported(client, signed(files | {"run.json": document(config=short_config)(files["run.json"])}))
     config = client.get(f"/api/v1/runs/{copy}").json()["config"]
-    assert config == RunConfig.model_validate(short).model_dump(mode="json")
-    answer = client.post(f"/api/v1/runs/{copy}/evaluations", json={"suites": ["none"]})
-    assert answer.status_code == 422, answer.text
+    assert config == RunConfig.model_validate(short_config).model_dump(mode="json")
+    response = client.post(f"/api/v1/runs/{copy}/evaluations", json={"suites": ["none"]})
+    assert response.status_code == 422, response.text
 
 
 def test_links_and_double_names_are_refused(client, settings):
@@ -617,8 +636,8 @@ def test_a_truncated_archive_is_refused(client, settings):
 
 def test_requests_for_logs_are_refused_for_archives(client, settings):
     content = archive_of(client, make_full_run(client, settings))
-    answer = send(client, content, seed=3)
-    assert answer.json()["errors"][0]["path"] == "seed"
+    response = send(client, content, seed=3)
+    assert response.json()["errors"][0]["path"] == "seed"
 
 
 @pytest.mark.nightly
@@ -646,13 +665,13 @@ def test_damaged_or_missing_files_are_named_in_the_archive_and_after_the_import(
     with sessions.begin() as session:
         session.execute(update(MetricBlock).where(MetricBlock.attempt == 2).values(data=b"\x01no block"))
     shutil.rmtree(settings.artifact_dir(run))
-    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
-    assert answer.headers["Archive-Missing"] == "2"
-    points, checkpoint = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
+    response = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
+    assert response.headers["Archive-Missing"] == "2"
+    points, checkpoint = json.loads(files_of(response.content)["grpolab.json"])["missing"]
     assert points.startswith("reward/mean, steps ")
     assert "is damaged" in points
     assert "of step 9: its files are gone or damaged" in checkpoint
-    report = send(client, answer.content).json()
+    report = send(client, response.content).json()
     notes = [note for note in report["report"]["notes"] if note.startswith("Missing in the archive")]
     assert notes == [f"Missing in the archive: {damaged_file}" for damaged_file in (points, checkpoint)]
     events = client.get(f"/api/v1/runs/{report['run']}/events").json()["items"]
@@ -668,18 +687,18 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
             make_group(
                 session, row, step=7, attempt=2, prompt_index=prompt_index, prompt=f"{prompt_index}+1=?"
             )
-        at = {
+        groups_by_index = {
             group.prompt_index: group
             for group in session.scalars(select(RolloutGroup).where(RolloutGroup.step == 7))
         }
-        at[1].completions = b"\1broken"
-        at[2].prompt, at[3].answer = TRUNCATED_ZSTD, TRUNCATED_ZSTD
-        of_group = RolloutTokens.group_id == at[4].id
+        groups_by_index[1].completions = b"\1broken"
+        groups_by_index[2].prompt, groups_by_index[3].answer = TRUNCATED_ZSTD, TRUNCATED_ZSTD
+        of_group = RolloutTokens.group_id == groups_by_index[4].id
         session.execute(update(RolloutTokens).where(of_group).values(data=TRUNCATED_ZSTD))
         session.execute(update(RunPrompt).where(RunPrompt.id == "sums/4+1=?").values(prompt=TRUNCATED_ZSTD))
-    answer = client.get(f"/api/v1/runs/{run}/archive")
-    assert answer.headers["Archive-Missing"] == "5"
-    missing = json.loads(files_of(answer.content)["grpolab.json"])["missing"]
+    response = client.get(f"/api/v1/runs/{run}/archive")
+    assert response.headers["Archive-Missing"] == "5"
+    missing = json.loads(files_of(response.content)["grpolab.json"])["missing"]
     assert [note.split(": ")[0] for note in missing] == [
         "step 7, train, prompt 1, completions",
         "step 7, train, prompt 2, prompt",
@@ -687,7 +706,7 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
         "step 7, train, prompt 4, tokens",
         "prompt sums/4+1=?, prompt",
     ]
-    copy = imported(client, answer.content)
+    copy = imported(client, response.content)
     groups = client.get("/api/v1/rollouts", params={"run": copy, "step": 7}).json()["items"]
     group_by_prompt = {group["prompt_index"]: group for group in groups}
     assert sorted(group_by_prompt) == [2, 3, 4]

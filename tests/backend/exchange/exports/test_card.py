@@ -60,11 +60,11 @@ def test_the_front_matter_is_what_the_hub_reads():
 
 def test_an_adapter_is_called_one_unless_it_was_merged():
     config = resolve({"policy": {"name": "Qwen/Qwen3-4B", "adapter": {"type": "lora"}}})
-    apart, merged = (
-        front_matter(model_card(facts(config=config), merged=merged)) for merged in (False, True)
+    adapter_card, merged_card = (
+        front_matter(model_card(facts(config=config), merged=merged_card)) for merged_card in (False, True)
     )
-    assert (apart["library_name"], apart["base_model_relation"]) == ("peft", "adapter")
-    assert (merged["library_name"], merged["base_model_relation"]) == ("transformers", "finetune")
+    assert (adapter_card["library_name"], adapter_card["base_model_relation"]) == ("peft", "adapter")
+    assert (merged_card["library_name"], merged_card["base_model_relation"]) == ("transformers", "finetune")
 
 
 def test_a_local_policy_is_not_a_base_model_of_the_hub():
@@ -93,14 +93,14 @@ def test_each_field_of_another_section_type_has_a_row():
 
 
 def test_rows_of_the_curves_are_evaluated_steps():
-    evaluated = np.arange(0, 81, 10)
+    evaluated_steps = np.arange(0, 81, 10)
     curves = {
         "reward/mean": Points(np.arange(1, 82), np.ones(81)),
-        "eval/accuracy": Points(evaluated, evaluated / 100),
+        "eval/accuracy": Points(evaluated_steps, evaluated_steps / 100),
     }
     curve = model_card(facts(curves=curves)).split("## Curves")[1].split("## ")[0]
     steps = [int(step) for step in re.findall(r"^\| (\d+) \|", curve, re.MULTILINE)]
-    assert steps == [*evaluated, 81]
+    assert steps == [*evaluated_steps, 81]
 
 
 def test_a_few_evaluations_are_listed_among_other_steps():
@@ -115,11 +115,11 @@ def test_a_few_evaluations_are_listed_among_other_steps():
 
 
 def test_a_suite_shows_its_recorded_interval():
-    ends = {"": 0.5, "_low": 0.41, "_high": 0.625}
+    accuracy_by_suffix = {"": 0.5, "_low": 0.41, "_high": 0.625}
     steps = np.array([10, 20])
     curves = {
-        f"eval/math500/accuracy{end}": Points(steps, np.array([0.1, accuracy]))
-        for end, accuracy in ends.items()
+        f"eval/math500/accuracy{suffix}": Points(steps, np.array([0.1, accuracy]))
+        for suffix, accuracy in accuracy_by_suffix.items()
     }
     card = model_card(facts(curves=curves))
     assert "| eval/math500/accuracy | 0.5 | 0.410 to 0.625 | 20 |" in card
@@ -148,10 +148,12 @@ HOSTILE_TEXTS = [
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_hostile_names_and_notes_do_not_change_the_layout(text):
-    plain, tried = (html(model_card(facts(name=field, variant=field, notes="n"))) for field in ("name", text))
-    assert re.findall(r"<(/?\w+)", plain) == re.findall(r"<(/?\w+)", tried)
-    noted = html(model_card(facts(notes=text)))
-    assert [tag for tag in re.findall(r"<(/?\w+)", noted) if tag not in {"p", "/p"}] == [
+    plain_html, hostile_html = (
+        html(model_card(facts(name=field, variant=field, notes="n"))) for field in ("name", text)
+    )
+    assert re.findall(r"<(/?\w+)", plain_html) == re.findall(r"<(/?\w+)", hostile_html)
+    html_with_notes = html(model_card(facts(notes=text)))
+    assert [tag for tag in re.findall(r"<(/?\w+)", html_with_notes) if tag not in {"p", "/p"}] == [
         tag for tag in re.findall(r"<(/?\w+)", html(model_card(facts(notes="n")))) if tag not in {"p", "/p"}
     ]
     assert front_matter(model_card(facts(name=text, notes=text))) == front_matter(model_card(facts()))
@@ -159,8 +161,8 @@ def test_hostile_names_and_notes_do_not_change_the_layout(text):
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_hostile_text_is_a_single_yaml_scalar(text):
-    parsed = yaml.safe_load(f"a: {quoted(text)}\nb: 1\n")
-    assert parsed["b"] == 1
-    assert isinstance(parsed["a"], str)
+    parsed_yaml = yaml.safe_load(f"a: {quoted(text)}\nb: 1\n")
+    assert parsed_yaml["b"] == 1
+    assert isinstance(parsed_yaml["a"], str)
     assert "\n" not in inline(text)
     assert fenced(text).count("\n") >= text.count("\n")

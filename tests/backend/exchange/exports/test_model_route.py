@@ -26,9 +26,9 @@ def names_of(answer):
 
 def test_a_model_is_downloaded_with_its_card(client, viewer, run):
     for caller in (client, viewer):
-        answer = caller.get(f"/api/v1/runs/{run}/model", params={"step": 9})
-        assert answer.status_code == 200, answer.text
-        files = names_of(answer)
+        response = caller.get(f"/api/v1/runs/{run}/model", params={"step": 9})
+        assert response.status_code == 200, response.text
+        files = names_of(response)
         assert files.keys() == {"README.md", "model.safetensors"}
         assert files["model.safetensors"] == b"weights"
         assert "# \\<b\\>otter\\</b\\>" in files["README.md"].decode()
@@ -39,13 +39,13 @@ def test_what_is_missing_is_named(client, stranger, run, settings):
     assert client.get("/api/v1/runs/nobody/model").status_code == 404
     assert stranger.get(f"/api/v1/runs/{run}/model").status_code == 401
     (settings.artifact_dir(run) / "s000009-a1/model.safetensors").unlink()
-    answer = client.get(f"/api/v1/runs/{run}/model")
-    assert (answer.status_code, "model.safetensors is missing" in answer.text) == (409, True)
+    response = client.get(f"/api/v1/runs/{run}/model")
+    assert (response.status_code, "model.safetensors is missing" in response.text) == (409, True)
 
 
 def test_file_names_in_a_changed_manifest_are_not_trusted(client, run, settings):
     manifest = settings.artifact_dir(run) / "s000009-a1/manifest.json"
     entry = {"bytes": 1, "sha256": sha256(b"").hexdigest()}
     manifest.write_text(json.dumps({"files": {"../../../secret": entry}}))
-    answer = client.get(f"/api/v1/runs/{run}/model")
-    assert (answer.status_code, "is damaged" in answer.text) == (409, True)
+    response = client.get(f"/api/v1/runs/{run}/model")
+    assert (response.status_code, "is damaged" in response.text) == (409, True)

@@ -27,7 +27,7 @@ def train(directory: Path) -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     def digits(completions: list[str], **_: object) -> list[float]:
-        return [sum(sign.isdigit() for sign in text) / max(1, len(text)) for text in completions]
+        return [sum(character.isdigit() for character in text) / max(1, len(text)) for text in completions]
 
     shutil.copytree(ROOT / "worker" / "policy" / "tiny", directory / "tiny")
     policy = "./tiny"

@@ -148,9 +148,9 @@ class Hostile:
 
 
 def test_a_torch_file_with_anything_but_plain_values_is_refused_and_calls_nothing(capfd):
-    hostile = {"rollout_id": 3, "samples": [{"response": "2", "metadata": Hostile()}]}
+    hostile_dump = {"rollout_id": 3, "samples": [{"response": "2", "metadata": Hostile()}]}
     with pytest.raises(BadLog, match=r"^holds objects of __builtin__\.print, which are not read$"):
-        logs(torch_file(hostile))
+        logs(torch_file(hostile_dump))
     with pytest.raises(BadLog, match=r"^is a file of torch without samples"):
         logs(torch_file({"weight": [1.0]}))
     assert "called" not in capfd.readouterr().out

@@ -98,13 +98,13 @@ def test_the_type_of_a_file_is_recognised_by_its_content(name, kind):
 def test_trackio_matches_the_state_that_trl_saved():
     [state] = plans_by_name((LOGS / "trainer_state.json").read_bytes()).values()
     from_database = plans_by_name((LOGS / "trackio.db").read_bytes())
-    exported = plans_by_name((LOGS / "trackio.parquet").read_bytes())
-    assert list(from_database) == list(exported) == ["tiny-digits", "by hand"]
+    from_export = plans_by_name((LOGS / "trackio.parquet").read_bytes())
+    assert list(from_database) == list(from_export) == ["tiny-digits", "by hand"]
     for metric in ("reward/mean", "kl/k3", "length/mean"):
         values = list(points(state, metric).values())
         assert list(points(from_database["tiny-digits"], metric).values()) == pytest.approx(values), metric
-        assert list(points(exported["tiny-digits"], metric).values()) == pytest.approx(values), metric
-    for logs in (from_database, exported):
+        assert list(points(from_export["tiny-digits"], metric).values()) == pytest.approx(values), metric
+    for logs in (from_database, from_export):
         by_hand = points(logs["by hand"], "reward/mean")
         assert (by_hand[0], by_hand[1], by_hand[3]) == (0.25, 0.5, math.inf)
         assert math.isnan(by_hand[2])
@@ -114,13 +114,13 @@ def test_trackio_matches_the_state_that_trl_saved():
         1e-3,
         12,
     )
-    assert from_database["tiny-digits"].log.origin == exported["by hand"].log.origin == "trackio"
+    assert from_database["tiny-digits"].log.origin == from_export["by hand"].log.origin == "trackio"
 
 
 def test_completions_of_trl_are_the_same_from_its_file_and_from_trackio():
     [file_log] = logs_of((LOGS / "completions.parquet").read_bytes())
-    logged = logs_of((LOGS / "trackio.db").read_bytes())[0].completions.samples
-    assert file_log.completions.samples == logged[-8:]
+    logged_samples = logs_of((LOGS / "trackio.db").read_bytes())[0].completions.samples
+    assert file_log.completions.samples == logged_samples[-8:]
     [(step, groups)] = file_log.completions.steps()
     assert (step, [len(group.completions) for group in groups]) == (12, [4, 4])
     first = groups[0].completions[0]
@@ -179,11 +179,11 @@ def test_a_hundred_thousand_values_of_parquet_arrive_in_order():
 
 
 def test_completions_over_the_limit_are_counted_and_not_read(monkeypatch):
-    operations, ask = [], ImportSandbox.ask
+    operations, original_ask = [], ImportSandbox.ask
 
     def asking(self, operation, **request):
         operations.append(operation)
-        return ask(self, operation, **request)
+        return original_ask(self, operation, **request)
 
     monkeypatch.setattr(ImportSandbox, "ask", asking)
     monkeypatch.setattr("backend.exchange.imports.completions.MAX_COMPLETIONS", 10)
@@ -294,14 +294,16 @@ def test_a_database_that_is_not_trackios_gets_one_sentence(statements, reason):
 
 def test_a_damaged_database_gets_one_sentence():
     content = (LOGS / "trackio.db").read_bytes()
-    for damaged in (content[:200], content[:5_000], content[:4096] + b"\xff" * 20_000):
+    for damaged_content in (content[:200], content[:5_000], content[:4096] + b"\xff" * 20_000):
         with pytest.raises(BadLog, match=r"^(is damaged|cannot be read|has no)"):
-            logs_of(damaged)
+            logs_of(damaged_content)
 
 
 def test_rows_of_a_database_that_are_not_metrics_are_skipped():
-    odd = [row("a", 2, cells) for cells in ([1], "x", {"y": "words"}, {"deep": {"_type": "trackio.table"}})]
-    logs = plans_by_name(database(METRICS_TABLE, row("a", 1, {"reward": 1}), *odd))
+    odd_rows = [
+        row("a", 2, cells) for cells in ([1], "x", {"y": "words"}, {"deep": {"_type": "trackio.table"}})
+    ]
+    logs = plans_by_name(database(METRICS_TABLE, row("a", 1, {"reward": 1}), *odd_rows))
     assert points(logs["a"], "reward/mean") == {1: 1.0}
 
 
@@ -355,8 +357,8 @@ def test_event_files_of_one_directory_are_one_run():
 
 
 def test_dumps_of_verl_are_rollouts_of_training_and_validation():
-    later = DUMP.replace(b'"step": 1', b'"step": 2')
-    [log] = logs_of(zipped({"rollout/1.jsonl": DUMP, "validation/2.jsonl": later}))
+    later_dump = DUMP.replace(b'"step": 1', b'"step": 2')
+    [log] = logs_of(zipped({"rollout/1.jsonl": DUMP, "validation/2.jsonl": later_dump}))
     (first, [train]), (second, [held_out]) = log.completions.steps()
     assert (first, train.kind, second, held_out.kind) == (1, "train", 2, "eval")
     assert [(completion.text, completion.reward, completion.correct) for completion in train.completions] == [
@@ -405,11 +407,11 @@ def test_links_and_devices_of_an_archive_are_not_followed():
 
 
 def test_a_file_that_unpacks_to_more_than_its_declared_size_is_refused():
-    forged = bytearray(zipped({"a.csv": b"step,x\n" + b"1,1\n" * 1_000_000}))
-    where = forged.rfind(b"PK\x01\x02") + 24  # size of the file in the central directory
-    forged[where : where + 4] = (10).to_bytes(4, "little")
+    forged_archive = bytearray(zipped({"a.csv": b"step,x\n" + b"1,1\n" * 1_000_000}))
+    size_offset = forged_archive.rfind(b"PK\x01\x02") + 24  # size of the file in the central directory
+    forged_archive[size_offset : size_offset + 4] = (10).to_bytes(4, "little")
     with pytest.raises(BadLog, match="unpacks to more than 10 bytes"):
-        logs_of(bytes(forged))
+        logs_of(bytes(forged_archive))
 
 
 def test_the_limit_of_values_applies_to_the_whole_archive(monkeypatch):
@@ -452,52 +454,54 @@ def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch
 
 def test_event_files_of_one_run_may_come_in_any_order_within_the_limit(monkeypatch):
     events = (LOGS / "events.out.tfevents").read_bytes()
-    [alone] = logs_of(events)
-    monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 2 * alone.table.points)
-    [joined] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
-    assert joined.table.points == 2 * alone.table.points
+    [single_log] = logs_of(events)
+    monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 2 * single_log.table.points)
+    [joined_log] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
+    assert joined_log.table.points == 2 * single_log.table.points
 
 
 def test_reading_stops_in_an_archive_of_too_many_runs(monkeypatch):
-    read = []
+    read_files = []
 
     def count_and_read(file):
-        read.append(file)
+        read_files.append(file)
         return read_csv(file)
 
     monkeypatch.setitem(FORMATS, "csv", FORMATS["csv"]._replace(read=count_and_read))
     with pytest.raises(BadLog, match="holds more than 100 runs"):
         logs_of(zipped({f"{number}.csv": CSV for number in range(150)}))
-    assert len(read) == 101
+    assert len(read_files) == 101
 
 
 @pytest.mark.parametrize("offset", [2**62, 2**63 - 1, 2**63, 2**64 - 2])
 def test_a_file_header_beyond_the_end_of_the_archive_is_damage(offset):
     """The eight-byte zip64 offset of the header points beyond the end."""
-    forged = bytearray(zipped({"a.csv": CSV}))
-    entry, extra = forged.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
-    struct.pack_into("<H", forged, entry + 30, len(extra))
-    struct.pack_into("<I", forged, entry + 42, 0xFFFFFFFF)
-    forged[entry + 46 + len("a.csv") : entry + 46 + len("a.csv")] = extra
-    end = forged.rfind(b"PK\x05\x06")
-    size = struct.unpack_from("<I", forged, end + 12)[0]
-    struct.pack_into("<I", forged, end + 12, size + len(extra))
+    forged_archive = bytearray(zipped({"a.csv": CSV}))
+    entry, extra_field = forged_archive.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
+    struct.pack_into("<H", forged_archive, entry + 30, len(extra_field))
+    struct.pack_into("<I", forged_archive, entry + 42, 0xFFFFFFFF)
+    forged_archive[entry + 46 + len("a.csv") : entry + 46 + len("a.csv")] = extra_field
+    end = forged_archive.rfind(b"PK\x05\x06")
+    size = struct.unpack_from("<I", forged_archive, end + 12)[0]
+    struct.pack_into("<I", forged_archive, end + 12, size + len(extra_field))
     with pytest.raises(BadLog, match=r"'a\.csv' is damaged: 'a\.csv' does not begin where the archive says"):
-        logs_of(bytes(forged))
+        logs_of(bytes(forged_archive))
 
 
 @pytest.mark.parametrize("surplus", [0, 1, 100, 150, 299])
 def test_a_file_is_complete_even_if_zlib_holds_back_its_last_bytes(surplus):
     """With slightly more than 1 MiB, zlib consumes all input while output is still pending."""
     content = CSV + b"#" * ((1 << 20) + surplus - len(CSV))
-    to = io.BytesIO()
+    output = io.BytesIO()
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    packed = packer.compress(content) + packer.flush()
-    _inflate(io.BytesIO(packed), to, zlib.decompressobj(-15), len(content), len(packed))
-    assert to.getvalue() == content
-    for cut in (1, len(packed) // 2):
+    packed_content = packer.compress(content) + packer.flush()
+    _inflate(io.BytesIO(packed_content), output, zlib.decompressobj(-15), len(content), len(packed_content))
+    assert output.getvalue() == content
+    for cut_bytes in (1, len(packed_content) // 2):
         with pytest.raises(BadLog, match="is cut off"):
-            _inflate(io.BytesIO(packed[:-cut]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None)
+            _inflate(
+                io.BytesIO(packed_content[:-cut_bytes]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None
+            )
 
 
 @pytest.mark.parametrize("size", [1, 70_000])
@@ -556,32 +560,34 @@ def test_an_archive_that_cannot_be_read_gets_one_sentence(content, reason):
     ids=["none", "empty", "rows", "short", "endless", "words"],
 )
 def test_a_malformed_reply_is_refused(monkeypatch, answer):
-    def ask(_self, operation, **_):
+    def answer_request(_self, operation, **_):
         return (
             {"rows": 2, "columns": [["x", "number", ""]]}
             if operation == "parquet-schema" and answer
             else answer
         )
 
-    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", ask)
+    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", answer_request)
     with pytest.raises(BadLog, match="sent an invalid answer"):
         logs_of(VALID_PARQUET)
 
 
 def test_leftover_copies_of_a_killed_import_are_removed_by_the_next_import(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    leftover, fresh, link = (tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link"))
+    stale_directory, fresh_directory, link = (
+        tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link")
+    )
     other_directory = tmp_path / "other"
-    for directory in (leftover, fresh, other_directory):
+    for directory in (stale_directory, fresh_directory, other_directory):
         directory.mkdir()
         (directory / "0").write_bytes(b"copy")
     link.symlink_to(other_directory)
     with ImportSandbox() as at_work:
         at_work.new_path().write_bytes(b"copy")
-        for directory in (leftover, link, at_work.new_path().parent):
+        for directory in (stale_directory, link, at_work.new_path().parent):
             os.utime(directory, (1, 1), follow_symlinks=False)
         with ImportSandbox():
             pass
         assert at_work.new_path().parent.exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, link.name, "other"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh_directory.name, link.name, "other"]
     assert (other_directory / "0").exists()

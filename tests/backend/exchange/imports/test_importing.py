@@ -37,9 +37,9 @@ def send(client, content=CSV_LOG, *, headers=None, **params):
 
 def import_run(client, content=CSV_LOG, **params):
     """Import the content and return the id of the run that it made."""
-    answer = send(client, content, **params)
-    assert answer.status_code == 201, answer.text
-    return client.get(f"/api/v1/runs/{answer.json()['run']}").json()
+    response = send(client, content, **params)
+    assert response.status_code == 201, response.text
+    return client.get(f"/api/v1/runs/{response.json()['run']}").json()
 
 
 def tensorboard_event(time, *, step, tag, value):
@@ -63,9 +63,9 @@ def count(client, table):
 
 
 def test_a_dry_run_reports_and_stores_nothing(client):
-    answer = send(client, dry_run="true")
-    assert answer.status_code == 200
-    document = answer.json()
+    response = send(client, dry_run="true")
+    assert response.status_code == 200
+    document = response.json()
     report = document["report"]
     assert (document["run"], document["name"], document["experiment"]) == (None, "log", "log.csv")
     assert (report["format"], report["step"], report["points"], report["metrics"]) == ("csv", "step", 6, 2)
@@ -88,16 +88,16 @@ def test_an_imported_run_has_curves_a_summary_and_an_origin(client):
     ]
     [event] = client.get(f"/api/v1/runs/{run['id']}/events").json()["items"]
     assert event["message"] == "imported from CSV, log.csv: 6 values of 2 metrics"
-    exported = client.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
-    assert exported == "step,kl/k3,reward/mean\n1,NaN,0.25\n2,0.01,0.5\n3,Infinity,0.75\n"
+    exported_csv = client.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
+    assert exported_csv == "step,kl/k3,reward/mean\n1,NaN,0.25\n2,0.01,0.5\n3,Infinity,0.75\n"
 
 
 def test_an_export_of_this_service_can_be_imported(client):
     first = import_run(client)
-    exported = client.get(f"/api/v1/runs/{first['id']}/metrics.csv").text
-    second = import_run(client, exported)
+    exported_csv = client.get(f"/api/v1/runs/{first['id']}/metrics.csv").text
+    second = import_run(client, exported_csv)
     assert second["summary"] == first["summary"]
-    assert client.get(f"/api/v1/runs/{second['id']}/metrics.csv").text == exported
+    assert client.get(f"/api/v1/runs/{second['id']}/metrics.csv").text == exported_csv
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_an_export_of_this_service_can_be_imported(client):
 )
 def test_an_imported_run_never_trains(client, move, verb, body):
     run = import_run(client)
-    answer = client.post(f"/api/v1/runs/{run['id']}/{move}", json=body)
-    assert answer.status_code == 409
+    response = client.post(f"/api/v1/runs/{run['id']}/{move}", json=body)
+    assert response.status_code == 409
     sentence = f"this run was imported from a CSV log and has no checkpoints: it cannot be {verb}"
-    assert answer.json()["detail"] == sentence
+    assert response.json()["detail"] == sentence
 
 
 def test_an_imported_run_can_be_tagged_archived_trashed_and_deleted(client):
@@ -137,9 +137,9 @@ def test_points_of_an_imported_run_are_sealed_immediately(client):
     with sessions() as session:
         assert find_sealable(session) == []
         assert session.scalar(select(func.count()).select_from(Metric)) == 0
-        stored = read_points(session, [run["id"]], ["loss/total"])[run["id"], "loss/total"]
-    assert stored.steps.tolist() == list(values)
-    assert stored.values.tobytes() == np.array(list(values.values())).tobytes()
+        stored_points = read_points(session, [run["id"]], ["loss/total"])[run["id"], "loss/total"]
+    assert stored_points.steps.tolist() == list(values)
+    assert stored_points.values.tobytes() == np.array(list(values.values())).tobytes()
 
 
 def test_runs_of_one_variant_in_one_experiment_become_its_seeds(client):
@@ -150,9 +150,9 @@ def test_runs_of_one_variant_in_one_experiment_become_its_seeds(client):
     [experiment] = client.get("/api/v1/experiments").json()["items"]
     assert (experiment["variants"], experiment["seeds"]) == (["grpo", "dapo"], [0, 1])
     params = {"experiment": other_run["experiment"], "metrics": "reward/mean", "baseline": "grpo"}
-    answer = client.get("/api/v1/matrix", params=params).json()
-    assert answer["looks"] == "any time"  # a log has no launch plan
-    [grpo, dapo] = answer["rows"]
+    document = client.get("/api/v1/matrix", params=params).json()
+    assert document["looks"] == "any time"  # a log has no launch plan
+    [grpo, dapo] = document["rows"]
     assert (grpo["cells"]["reward/mean:final"]["mean"], len(grpo["runs"])) == (2.0, 2)
     assert dapo["cells"]["reward/mean:final"]["versus"]["mean"] == 8.0  # one pair: the first of each variant
 
@@ -166,8 +166,8 @@ def test_two_unnamed_logs_do_not_become_two_seeds(client):
 
 def test_concurrently_imported_logs_do_not_become_two_seeds(client):
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda value: send(client, f"step,reward\n1,{value}\n"), range(4)))
-    assert sorted(answer.json()["name"] for answer in answers) == ["log", "log 2", "log 3", "log 4"]
+        responses = list(pool.map(lambda value: send(client, f"step,reward\n1,{value}\n"), range(4)))
+    assert sorted(response.json()["name"] for response in responses) == ["log", "log 2", "log 3", "log 4"]
     with client.app.state.lab.sessions() as session:
         assert session.scalar(select(func.count(Run.config_hash.distinct()))) == 4
 
@@ -177,23 +177,23 @@ def test_an_invalid_time_does_not_break_the_list(client, time):
     event = tensorboard_event(time, step=1, tag="reward", value=0.5)
     run = import_run(client, event, file="events.out.tfevents.1.host")
     assert run["finished_at"] is None
-    [listed] = client.get("/api/v1/runs").json()["items"]
-    assert (listed["id"], listed["started_at"]) == (run["id"], None)
+    [listed_run] = client.get("/api/v1/runs").json()["items"]
+    assert (listed_run["id"], listed_run["started_at"]) == (run["id"], None)
     assert client.get(f"/api/v1/runs/{run['id']}/archive").status_code == 200
 
 
 def test_an_experiment_launched_here_accepts_no_imported_runs(client):
     body = {"name": "mine", "variants": [{"name": "a"}], "seeds": [0]}
-    launched = client.post("/api/v1/experiments", json=body).json()
+    experiment = client.post("/api/v1/experiments", json=body).json()
     run = import_run(client, experiment="mine")
-    assert run["experiment"] != launched["id"]
-    queued = client.get("/api/v1/runs", params={"experiment": launched["id"]}).json()["items"]
-    assert [run["origin"] for run in queued] == [""]
+    assert run["experiment"] != experiment["id"]
+    queued_runs = client.get("/api/v1/runs", params={"experiment": experiment["id"]}).json()["items"]
+    assert [run["origin"] for run in queued_runs] == [""]
 
 
 def test_the_same_key_creates_one_run(client):
-    answers = [send(client, headers={"Idempotency-Key": "k1"}).json() for _ in range(2)]
-    assert answers[0]["run"] == answers[1]["run"]
+    responses = [send(client, headers={"Idempotency-Key": "k1"}).json() for _ in range(2)]
+    assert responses[0]["run"] == responses[1]["run"]
     assert count(client, Run) == 1
     assert send(client, name="other", headers={"Idempotency-Key": "k1"}).status_code == 409
     assert send(client, "step,loss\n1,2\n", headers={"Idempotency-Key": "k1"}).status_code == 409
@@ -201,9 +201,9 @@ def test_the_same_key_creates_one_run(client):
 
 def test_estimates_and_validation_ignore_imported_runs(client):
     import_run(client, "step,step_time,reward\n1,2.5,1\n")
-    answer = client.post("/api/v1/validate", json={})
-    assert answer.status_code == 200
-    assert answer.json()["estimates"]["like_runs"] == answer.json()["estimates"]["scaled_runs"] == 0
+    response = client.post("/api/v1/validate", json={})
+    assert response.status_code == 200
+    assert response.json()["estimates"]["like_runs"] == response.json()["estimates"]["scaled_runs"] == 0
 
 
 def test_configs_of_imported_runs_are_listed_and_group_curves(client):
@@ -212,8 +212,8 @@ def test_configs_of_imported_runs_are_listed_and_group_curves(client):
     run = import_run(client, json.dumps(state), file="trainer_state.json")
     assert run["config"] == {"max_steps": 100}
     assert run["steps"] == 100
-    [listed] = client.get("/api/v1/runs", params={"include": "config"}).json()["items"]
-    assert listed["config"] == {"max_steps": 100}
+    [listed_run] = client.get("/api/v1/runs", params={"include": "config"}).json()["items"]
+    assert listed_run["config"] == {"max_steps": 100}
     query = {"runs": run["id"], "metrics": "reward/mean", "group_by": "config.max_steps"}
     assert client.get("/api/v1/series", params=query).json()["series"][0]["group"] == "100"
 
@@ -231,16 +231,16 @@ def test_configs_of_imported_runs_are_listed_and_group_curves(client):
     ],
 )
 def test_wrong_parameters_are_refused(client, params, status, phrase):
-    answer = send(client, **params)
-    assert answer.status_code == status
-    assert phrase in answer.text
+    response = send(client, **params)
+    assert response.status_code == status
+    assert phrase in response.text
     assert count(client, Run) == 0
 
 
 def test_a_file_that_is_not_a_log_leaves_nothing_behind(client):
-    answer = send(client, b"\x00\x01\x02", file="x.bin")
-    assert answer.status_code == 422
-    [error] = answer.json()["errors"]
+    response = send(client, b"\x00\x01\x02", file="x.bin")
+    assert response.status_code == 422
+    [error] = response.json()["errors"]
     assert error["path"] == "file"
     assert error["message"].startswith("x.bin is a binary file of an unknown kind")
     assert count(client, Run) == count(client, Experiment) == 0
@@ -251,9 +251,9 @@ def test_a_sandbox_that_does_not_start_is_reported(client, monkeypatch):
         raise Unusable("no bubblewrap")
 
     monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", fail)
-    answer = send(client, (LOGS / "run.wandb").read_bytes())
-    assert answer.status_code == 503
-    assert "the sandbox, which does not start here: no bubblewrap" in answer.json()["detail"]
+    response = send(client, (LOGS / "run.wandb").read_bytes())
+    assert response.status_code == 503
+    assert "the sandbox, which does not start here: no bubblewrap" in response.json()["detail"]
 
 
 def test_a_binary_log_is_imported_through_http(client):
@@ -286,21 +286,21 @@ def test_a_secret_in_a_name_or_text_of_a_log_is_not_stored(client):
     file = io.BytesIO()
     pq.write_table(table, file)
     for content in (file.getvalue(), f"step,loss,{secret}\n1,0.5,{secret}\n2,0.5,1\n"):
-        answer = send(client, content)
-        assert (answer.status_code, secret in answer.text) == (201, False), answer.text
-        run = answer.json()["run"]
-        answers = [client.get(f"/api/v1/runs/{run}{path}").text for path in ("", "/events", "/metrics.csv")]
-        answers.append(client.get("/api/v1/rollouts", params={"run": run}).text)
-        assert not [text for text in answers if secret in text]
-        assert "secret" in answers[0]
+        response = send(client, content)
+        assert (response.status_code, secret in response.text) == (201, False), response.text
+        run = response.json()["run"]
+        responses = [client.get(f"/api/v1/runs/{run}{path}").text for path in ("", "/events", "/metrics.csv")]
+        responses.append(client.get("/api/v1/rollouts", params={"run": run}).text)
+        assert not [text for text in responses if secret in text]
+        assert "secret" in responses[0]
 
 
 def test_columns_with_different_secrets_in_their_names_stay_apart(client):
     first_name, second_name = ("hf_" + letter * 34 for letter in "bc")
-    answer = send(client, f"step,{first_name},{second_name}\n1,0.25,0.5\n2,0.75,1.5\n").json()
-    columns = [(column["column"], column["metric"]) for column in answer["report"]["columns"]]
+    document = send(client, f"step,{first_name},{second_name}\n1,0.25,0.5\n2,0.75,1.5\n").json()
+    columns = [(column["column"], column["metric"]) for column in document["report"]["columns"]]
     assert columns == [("[secret]", "_secret_"), ("[secret] 2", "_secret_2")]
-    lines = client.get(f"/api/v1/runs/{answer['run']}/metrics.csv").text.splitlines()
+    lines = client.get(f"/api/v1/runs/{document['run']}/metrics.csv").text.splitlines()
     assert lines[1:] == ["1,0.25,0.5", "2,0.75,1.5"]
 
 

@@ -126,12 +126,12 @@ def test_a_trainer_state_without_values_is_reported(state, reason):
 
 
 def varint(number):
-    out = bytearray()
+    encoded = bytearray()
     number &= (1 << 64) - 1
     while number > 127:
-        out.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes([*out, number])
+    return bytes([*encoded, number])
 
 
 def field(number, value):
@@ -150,8 +150,8 @@ def framed(content):
 
 
 def scalar(tag, step, value, time=1.7e9):
-    simple = varint(2 << 3 | 5) + struct.pack("<f", value)
-    return framed(field(1, time) + field(2, step) + field(5, field(1, field(1, tag.encode()) + simple)))
+    simple_value = varint(2 << 3 | 5) + struct.pack("<f", value)
+    return framed(field(1, time) + field(2, step) + field(5, field(1, field(1, tag.encode()) + simple_value)))
 
 
 HEAD = framed(field(1, 1.7e9) + field(3, b"brain.Event:2"))
@@ -159,10 +159,10 @@ HEAD = framed(field(1, 1.7e9) + field(3, b"brain.Event:2"))
 
 def test_scalars_of_every_kind_are_read_and_images_skipped():
     tensor = field(1, 1) + field(4, struct.pack("<f", 0.5))
-    packed = field(1, 1) + field(5, struct.pack("<f", 0.25))
+    tensor_value = field(1, 1) + field(5, struct.pack("<f", 0.25))
     events = [
         framed(field(1, 1.7e9) + field(2, 1) + field(5, field(1, field(1, b"a") + field(8, tensor)))),
-        framed(field(1, 1.7e9) + field(2, 2) + field(5, field(1, field(1, b"a") + field(8, packed)))),
+        framed(field(1, 1.7e9) + field(2, 2) + field(5, field(1, field(1, b"a") + field(8, tensor_value)))),
         framed(
             field(1, 1.7e9)
             + field(2, 2)

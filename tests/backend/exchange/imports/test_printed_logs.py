@@ -282,9 +282,9 @@ def test_objects_in_completions_and_printed_configs_are_not_rows():
 
 
 def test_two_trainings_in_one_text_are_two_runs_and_a_resume_is_one():
-    again = "".join(f"step={n} reward={n / 10}\n" for n in range(1, 9))
-    assert [len(curve(plan)) for plan in read(again + again)] == [8, 8]
-    [plan] = read(again + "step=6 reward=0.9\nstep=7 reward=1.9\n")
+    training_text = "".join(f"step={n} reward={n / 10}\n" for n in range(1, 9))
+    assert [len(curve(plan)) for plan in read(training_text + training_text)] == [8, 8]
+    [plan] = read(training_text + "step=6 reward=0.9\nstep=7 reward=1.9\n")
     assert (curve(plan)[6], curve(plan)[7], plan.restart_count) == (0.9, 1.9, 1)
     assert len(read(TRL_WITH_BARS + TRL_SUMMARY + TRL_WITH_BARS)) == 2
 

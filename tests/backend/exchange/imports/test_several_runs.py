@@ -54,12 +54,12 @@ def test_each_run_of_a_file_becomes_a_run_of_one_experiment(client):
 
 
 def test_one_run_of_a_file_can_be_chosen(client):
-    answer = send(client, TWO_RUNS, runs='["b"]', name="mine").json()
-    assert [(run["label"], run["is_chosen"], bool(run["run"])) for run in answer["runs"]] == [
+    document = send(client, TWO_RUNS, runs='["b"]', name="mine").json()
+    assert [(run["label"], run["is_chosen"], bool(run["run"])) for run in document["runs"]] == [
         ("a", False, False),
         ("b", True, True),
     ]
-    assert (answer["name"], answer["report"]["rows"], count(client, Run)) == ("mine", 2, 1)
+    assert (document["name"], document["report"]["rows"], count(client, Run)) == ("mine", 2, 1)
 
 
 def test_a_seed_column_makes_seeds_of_one_variant(client):
@@ -70,8 +70,8 @@ def test_a_seed_column_makes_seeds_of_one_variant(client):
 
 
 def test_the_same_key_creates_the_runs_of_a_file_once(client):
-    answers = [send(client, TWO_RUNS, headers={"Idempotency-Key": "k"}).json()["runs"] for _ in range(2)]
-    assert answers[0] == answers[1]
+    responses = [send(client, TWO_RUNS, headers={"Idempotency-Key": "k"}).json()["runs"] for _ in range(2)]
+    assert responses[0] == responses[1]
     assert count(client, Run) == 2
 
 
@@ -97,9 +97,9 @@ def test_nothing_is_stored_if_the_second_run_fails(client, monkeypatch):
     ],
 )
 def test_a_wrong_choice_of_runs_is_refused(client, params, phrase):
-    answer = send(client, TWO_RUNS, **params)
-    assert answer.status_code == 422
-    assert phrase in answer.text
+    response = send(client, TWO_RUNS, **params)
+    assert response.status_code == 422
+    assert phrase in response.text
 
 
 def test_completions_of_verl_become_rollouts_with_their_prompt_and_answer(client):
@@ -116,8 +116,8 @@ def test_completions_of_verl_become_rollouts_with_their_prompt_and_answer(client
 def test_completions_can_be_added_to_an_imported_run_and_replaced(client):
     run = send(client, "step,reward\n1,0.5\n").json()["run"]
     for _ in range(2):
-        answer = send(client, VERL_DUMP, file="3.jsonl", into=run)
-        assert (answer.status_code, answer.json()["run"]) == (201, run)
+        response = send(client, VERL_DUMP, file="3.jsonl", into=run)
+        assert (response.status_code, response.json()["run"]) == (201, run)
     assert completions(client) == 2
     item = client.get(f"/api/v1/runs/{run}").json()
     last = item["summary"]["last"]
@@ -154,10 +154,10 @@ def test_imported_completions_get_repetition_format_and_script_metrics(client):
     repetition = curve(client, run, "text/repetition")
     assert repetition[1] < 0.1
     assert repetition[2] > 0.45
-    unjudged = {
+    unjudged_causes = {
         detector["cause"] for detector in client.get(f"/api/v1/runs/{run}/diagnosis").json()["unjudged"]
     }
-    assert not unjudged & {"repetition", "broken_format", "language_mix"}
+    assert not unjudged_causes & {"repetition", "broken_format", "language_mix"}
 
 
 def test_text_metrics_of_the_log_are_kept(client):
@@ -174,8 +174,8 @@ def test_completions_added_to_a_step_count_with_the_stored_ones(client):
     run = send(client, "step,reward\n1,0.5\n").json()["run"]
     for texts in ((r"\boxed{2}",), ("2", "3", "4")):
         send(client, dump(1, *texts, input=str(texts)), file="x.jsonl", into=run)
-    places = client.get("/api/v1/rollouts", params={"run": run}).json()["items"]
-    expected = 0.0 if len(places) == 1 else 0.25  # the second file replaces one prompt
+    stored_groups = client.get("/api/v1/rollouts", params={"run": run}).json()["items"]
+    expected = 0.0 if len(stored_groups) == 1 else 0.25  # the second file replaces one prompt
     assert curve(client, run, "text/structure_ok") == {1: expected}
 
 
@@ -183,11 +183,11 @@ def test_completions_cannot_be_added_to_a_run_that_was_not_imported(client):
     assert send(client, VERL_DUMP, into="0" * 26).status_code == 422
     assert "has no completions" in send(client, "step,reward\n1,1\n", into="0" * 26).text
     body = {"name": "mine", "variants": [{"name": "a"}], "seeds": [0]}
-    [launched] = client.post("/api/v1/experiments", json=body).json()["runs"]
-    launched = launched if isinstance(launched, str) else launched["id"]
-    answer = send(client, VERL_DUMP, into=launched)
-    assert answer.status_code == 409
-    assert "completions are added to runs that were imported" in answer.json()["detail"]
+    [launched_run] = client.post("/api/v1/experiments", json=body).json()["runs"]
+    launched_run = launched_run if isinstance(launched_run, str) else launched_run["id"]
+    response = send(client, VERL_DUMP, into=launched_run)
+    assert response.status_code == 409
+    assert "completions are added to runs that were imported" in response.json()["detail"]
     assert completions(client) == 0
 
 
@@ -195,10 +195,10 @@ def test_completions_cannot_be_added_to_a_run_that_was_not_imported(client):
 def test_the_command_imports_runs_and_completions(request, settings, monkeypatch, tmp_path, capsys, database):
     monkeypatch.setenv("DATABASE_URL", request.getfixturevalue(database))
     monkeypatch.setenv("STATE_DIR", str(settings.state_dir))
-    two, dump = tmp_path / "two.csv", tmp_path / "3.jsonl"
-    two.write_text(TWO_RUNS)
+    two_runs_log, dump = tmp_path / "two.csv", tmp_path / "3.jsonl"
+    two_runs_log.write_text(TWO_RUNS)
     dump.write_text(VERL_DUMP)
-    assert main(["import", str(two), "--run", "b"]) == 0
+    assert main(["import", str(two_runs_log), "--run", "b"]) == 0
     output = capsys.readouterr().out
     assert "a (2 rows, 0 completions) not chosen" in output
     run = output.rpartition("run b (")[2].partition(")")[0]

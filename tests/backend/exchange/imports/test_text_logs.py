@@ -52,12 +52,12 @@ def test_a_mapped_name_that_would_be_too_long_is_not_used_and_the_original_is_cu
     term, long_term = "a" * 150, "b" * 115
     plan = planned(f"step,rewards/{term}/mean,rewards/{term}/std,rewards/{long_term}/mean\n1,0.5,0.1,0.25\n")
     names = decisions(plan)
-    cut, spread = (names[f"rewards/{term}/{kind}"][1] for kind in ("mean", "std"))
-    assert cut[:119] == spread[:119] == f"rewards/{term}"[:119]
-    assert (len(cut), len(spread), points(plan, spread)) == (128, 128, {1: 0.1})
+    cut_name, spread_name = (names[f"rewards/{term}/{kind}"][1] for kind in ("mean", "std"))
+    assert cut_name[:119] == spread_name[:119] == f"rewards/{term}"[:119]
+    assert (len(cut_name), len(spread_name), points(plan, spread_name)) == (128, 128, {1: 0.1})
     assert names[f"rewards/{long_term}/mean"] == ("renamed", f"reward/{long_term}/mean")
     assert plan.decisions[0].reason == "a name has at most 128 characters"
-    assert points(plan, cut) == {1: 0.5}
+    assert points(plan, cut_name) == {1: 0.5}
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -141,7 +141,7 @@ def test_values_after_a_restart_replace_earlier_ones_and_duplicates_are_averaged
 
 def test_values_of_interleaved_ranks_are_averaged():
     rows = "".join(f"{step},{rank}\n" for step in range(1, 9) for rank in (0, 1))
-    swapped = "".join(f"{step + late},{late}\n" for step in range(1, 9) for late in (1, 0))
+    swapped = "".join(f"{step + delay},{delay}\n" for step in range(1, 9) for delay in (1, 0))
     for text in (rows, swapped):
         assert points(planned("step,loss\n" + text), "loss/total")[4] == 0.5
 
@@ -149,9 +149,9 @@ def test_values_of_interleaved_ranks_are_averaged():
 def test_bad_rows_and_cells_are_named_by_line():
     plan = planned("step,loss\n1,0.5\n2\n,0.5\n-4,0.5\n2.5,1\n3,oops\n4,0.25\n")
     assert points(plan, "loss/total") == {1: 0.5, 4: 0.25}
-    bad = plan.log.table.bad
-    assert bad.count == 5
-    assert {bad_line.line: bad_line.reason.split(",")[0] for bad_line in bad.first} == {
+    bad_lines = plan.log.table.bad
+    assert bad_lines.count == 5
+    assert {bad_line.line: bad_line.reason.split(",")[0] for bad_line in bad_lines.first} == {
         3: "has 1 cells",
         4: "has no step in 'step': expected a whole number",
         5: "has no step in 'step': expected a whole number",
@@ -359,7 +359,7 @@ def check_round_trip(log, content):
         return
     plan = planned(content)
     assert {name: repr(points(plan, name)) for name in plan.series} == {
-        name: repr(of) for name, of in expected.items()
+        name: repr(series_points) for name, series_points in expected.items()
     }
     assert plan.log.table.bad.count == 0
 

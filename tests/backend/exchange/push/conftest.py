@@ -29,15 +29,17 @@ def grpolab(tmp_path, monkeypatch) -> Iterator[ModuleType]:
     module = load_client()
     monkeypatch.setattr(module, "BATCH_SECONDS", 0.02)
     monkeypatch.setattr(module, "MAX_PAUSE_SECONDS", 0.1)
-    before = set(threading.enumerate())
+    earlier_threads = set(threading.enumerate())
     yield module
-    remaining = [
-        thread for thread in threading.enumerate() if thread not in before and thread.name == "grpolab"
+    remaining_threads = [
+        thread
+        for thread in threading.enumerate()
+        if thread not in earlier_threads and thread.name == "grpolab"
     ]
 
     def send(_service: object, _spool: object) -> bool:
         raise module._Unwanted
 
     module._Service.send = send
-    for thread in remaining:
+    for thread in remaining_threads:
         thread.join(5)

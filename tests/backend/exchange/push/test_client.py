@@ -53,8 +53,8 @@ def run_by_name(lab, name):
 
 
 def steps_of(lab, run, metric="reward/mean"):
-    answer = lab.get("/series", runs=run["id"], metrics=metric)
-    return dict(zip(answer["series"][0]["steps"], answer["series"][0]["values"], strict=True))
+    document = lab.get("/series", runs=run["id"], metrics=metric)
+    return dict(zip(document["series"][0]["steps"], document["series"][0]["values"], strict=True))
 
 
 def pauses_of(run, monkeypatch):
@@ -78,14 +78,14 @@ def test_logged_records_arrive_and_no_files_remain(run, lab, tmp_path, capsys):
         run.log({"reward": step, "kl": float("inf"), "word": "x", "flag": True}, step=step)
     run.log_completions([{"prompt": "p", "completion": [{"role": "assistant", "content": "hi"}]}] * 4)
     assert run.finish()
-    stored = run_by_name(lab, run.id)
-    assert (stored["status"], stored["last_step"]) == ("finished", 30)
-    assert steps_of(lab, stored) == {step: float(step) for step in range(1, 30)}
-    assert stored["summary"]["last"]["kl/k3"] == "Infinity"
-    (group,) = lab.get("/rollouts", run=stored["id"])["items"]
+    stored_run = run_by_name(lab, run.id)
+    assert (stored_run["status"], stored_run["last_step"]) == ("finished", 30)
+    assert steps_of(lab, stored_run) == {step: float(step) for step in range(1, 30)}
+    assert stored_run["summary"]["last"]["kl/k3"] == "Infinity"
+    (group,) = lab.get("/rollouts", run=stored_run["id"])["items"]
     assert [completion["text"] for completion in group["completions"]] == ["hi"] * 4
     assert files(tmp_path) == []
-    assert capsys.readouterr().err == f"grpolab: the run is at {lab.base}/run/{stored['id']}\n"
+    assert capsys.readouterr().err == f"grpolab: the run is at {lab.base}/run/{stored_run['id']}\n"
     with pytest.raises(ValueError, match="the run is finished"):
         run.log({"reward": 1})
 
@@ -106,13 +106,13 @@ def test_a_script_reports_at_its_end_that_it_waits_for_the_service(grpolab, toke
 
 
 def test_lost_responses_duplicate_nothing(grpolab, run, lab, monkeypatch):
-    post, answers = grpolab._Service._post, []
+    post, responses = grpolab._Service._post, []
 
     def losing(self, spool, lines):
-        answers.append(post(self, spool, lines))
-        if len(answers) % 3:
+        responses.append(post(self, spool, lines))
+        if len(responses) % 3:
             raise OSError(errno.ECONNRESET, "reset")
-        return answers[-1]
+        return responses[-1]
 
     monkeypatch.setattr(grpolab._Service, "_post", losing)
     for step in range(1, 20):
@@ -120,12 +120,12 @@ def test_lost_responses_duplicate_nothing(grpolab, run, lab, monkeypatch):
         run.log_completions([{"prompt": f"p{step}", "completion": "c"}] * 2, step=step)
         time.sleep(0.01)
     assert run.finish()
-    assert len(answers) >= 3  # two responses were lost
-    stored = run_by_name(lab, run.id)
-    assert steps_of(lab, stored) == {step: float(step) for step in range(1, 20)}
+    assert len(responses) >= 3  # two responses were lost
+    stored_run = run_by_name(lab, run.id)
+    assert steps_of(lab, stored_run) == {step: float(step) for step in range(1, 20)}
     with lab.sessions() as session:
-        assert len(stored_points(session, stored["id"])) == 19 * 8  # the reward and seven text metrics
-        groups = select(func.count()).select_from(RolloutGroup).where(RolloutGroup.run_id == stored["id"])
+        assert len(stored_points(session, stored_run["id"])) == 19 * 8  # the reward and seven text metrics
+        groups = select(func.count()).select_from(RolloutGroup).where(RolloutGroup.run_id == stored_run["id"])
         assert session.scalar(groups) == 19
 
 
@@ -139,13 +139,13 @@ def test_only_the_refused_record_is_dropped(run, lab, capsys):
 
 
 def test_long_names_are_cut_and_an_invalid_seed_is_dropped(grpolab, lab, token, capsys):
-    long = {"name": "too-long-" + "x" * 250, "experiment": "e" * 201, "variant": "v" * 201}
-    run = grpolab.init(lab.base, token, **long, seed=2**31, steps=10)
+    long_names = {"name": "too-long-" + "x" * 250, "experiment": "e" * 201, "variant": "v" * 201}
+    run = grpolab.init(lab.base, token, **long_names, seed=2**31, steps=10)
     run.log({"reward": 1}, step=1)
     assert run.finish()
-    stored = run_by_name(lab, long["name"][:200])
-    assert (stored["experiment_name"], stored["variant"]) == ("e" * 200, "v" * 200)
-    assert (stored["seed"], stored["steps"], steps_of(lab, stored)) == (0, 10, {1: 1.0})
+    stored_run = run_by_name(lab, long_names["name"][:200])
+    assert (stored_run["experiment_name"], stored_run["variant"]) == ("e" * 200, "v" * 200)
+    assert (stored_run["seed"], stored_run["steps"], steps_of(lab, stored_run)) == (0, 10, {1: 1.0})
     output = capsys.readouterr().err
     assert output.count("name: expected at most 200 characters, got 259: it is cut") == 1
     assert (
@@ -188,11 +188,11 @@ def test_a_refused_run_is_sent_again_after_a_pause_with_all_records(
 ):
     post, posts = grpolab._Service._post, []
 
-    def counting(self, spool, lines):
+    def count_and_post(self, spool, lines):
         posts.append(len(lines))
         return post(self, spool, lines)
 
-    monkeypatch.setattr(grpolab._Service, "_post", counting)
+    monkeypatch.setattr(grpolab._Service, "_post", count_and_post)
     monkeypatch.setattr(grpolab, "MAX_PAUSE_SECONDS", 0.5)
     name = f"refused-{records}"
     run = grpolab.init(lab.base, token, id=name, name=name, origin="nobody")
@@ -258,10 +258,10 @@ assert not run.finish(seconds=2)
 def test_a_script_with_the_same_id_first_sends_leftover_records(grpolab, lab, token, tmp_path):
     body = "for step in range(1, 8): run.log({'reward': step}, step=step)\nos._exit(0)"
     start_script("http://127.0.0.1:9", token, tmp_path, "same-id", body, stderr=subprocess.DEVNULL).wait(60)
-    again = grpolab.init(lab.base, token, id="same-id", name="same-id")
+    second_run = grpolab.init(lab.base, token, id="same-id", name="same-id")
     for step in range(5, 10):
-        again.log({"reward": -step}, step=step)
-    assert again.finish()
+        second_run.log({"reward": -step}, step=step)
+    assert second_run.finish()
     expected = {
         **{step: float(step) for step in range(1, 5)},
         **{step: -float(step) for step in range(5, 10)},
@@ -271,8 +271,8 @@ def test_a_script_with_the_same_id_first_sends_leftover_records(grpolab, lab, to
 
 def test_the_script_learns_of_the_stop_button(run, lab):
     run.log({"reward": 1}, step=1)
-    stored = wait_for(lambda: run_by_name(lab, run.id))
-    lab.client.post(f"/runs/{stored['id']}/stop")
+    stored_run = wait_for(lambda: run_by_name(lab, run.id))
+    lab.client.post(f"/runs/{stored_run['id']}/stop")
     run.log({"reward": 1}, step=2)
     wait_for(run.should_stop)
     assert run.finish("stopped")
@@ -293,15 +293,15 @@ def test_a_long_file_is_replaced_once_it_is_stored(grpolab, run, lab, tmp_path, 
 
 
 def test_a_full_disk_keeps_records_in_memory_until_there_is_room(grpolab, run, lab, monkeypatch, capsys):
-    real, is_full = os.write, [True]
+    real_write, is_full = os.write, [True]
 
     def write(descriptor, data):
         if is_full[0] and descriptor == run._spools[-1]._writing:
             if len(data) > 40:
-                real(descriptor, data[:10])  # truncated in the middle
+                real_write(descriptor, data[:10])  # truncated in the middle
                 return 10
             raise OSError(errno.ENOSPC, "No space left on device")
-        return real(descriptor, data)
+        return real_write(descriptor, data)
 
     monkeypatch.setattr(os, "write", write)
     for step in range(1, 6):
@@ -314,12 +314,12 @@ def test_a_full_disk_keeps_records_in_memory_until_there_is_room(grpolab, run, l
 
 
 def test_memory_is_bounded_while_nothing_can_be_written(grpolab, run, monkeypatch, capsys):
-    def full(descriptor, data):
+    def raise_disk_full(descriptor, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(grpolab, "MAX_HELD_BYTES", 10_000)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
+        patched.setattr(os, "write", raise_disk_full)
         for step in range(1, 1_000):
             run.log({"reward": step}, step=step)
     assert sum(map(len, run._spools[-1].held)) <= 10_000
@@ -390,10 +390,10 @@ def test_a_run_in_the_trash_stops_its_script_and_accepts_nothing(run, lab, tmp_p
 
 
 def test_an_endless_config_is_dropped(grpolab, tmp_path, capsys):
-    deep = {}
+    deep_config = {}
     for _ in range(5_000):
-        deep = {"a": deep}
-    run = grpolab.init("http://127.0.0.1:9", "t", id="r", config=deep)
+        deep_config = {"a": deep_config}
+    run = grpolab.init("http://127.0.0.1:9", "t", id="r", config=deep_config)
     (path,) = files(tmp_path)
     assert "config" not in json.loads(path.read_text().splitlines()[0])["run"]
     assert "it is left out" in capsys.readouterr().err
@@ -432,28 +432,28 @@ for step in range(1, 10**9):
     print(step, flush=True)
     time.sleep(.005)
 """
-    logged = 0
+    logged_count = 0
     with start_script(lab.base, token, tmp_path, "killed", endless, stdout=subprocess.PIPE) as process:
-        while logged < 300:
-            logged = int(process.stdout.readline())
+        while logged_count < 300:
+            logged_count = int(process.stdout.readline())
         process.kill()
-        logged = int((process.stdout.read().split() or [logged])[-1])
+        logged_count = int((process.stdout.read().split() or [logged_count])[-1])
     assert len(files(tmp_path)) == 1
     # The second script resumes from a slightly older checkpoint.
     body = f"""
-for step in range({logged - 20}, {logged + 20}):
+for step in range({logged_count - 20}, {logged_count + 20}):
     run.log({{'reward': -step}}, step=step)
 run.finish()
 """
     assert start_script(lab.base, token, tmp_path, "killed", body).wait(60) == 0
-    stored = run_by_name(lab, "killed")
-    values = steps_of(lab, stored)
-    assert {step: metric_value for step, metric_value in values.items() if step < logged - 20} == {
-        step: float(step) for step in values if step < logged - 20
+    stored_run = run_by_name(lab, "killed")
+    values = steps_of(lab, stored_run)
+    assert {step: metric_value for step, metric_value in values.items() if step < logged_count - 20} == {
+        step: float(step) for step in values if step < logged_count - 20
     }
     with lab.sessions() as session:
-        assert len(stored_points(session, stored["id"])) == logged + 19
-    assert (stored["status"], stored["last_step"]) == ("finished", logged + 19)
+        assert len(stored_points(session, stored_run["id"])) == logged_count + 19
+    assert (stored_run["status"], stored_run["last_step"]) == ("finished", logged_count + 19)
     assert files(tmp_path) == []
 
 
@@ -469,8 +469,8 @@ run.finish()
 def test_a_script_that_ends_without_finish_ends_its_run(lab, token, tmp_path, body, status, reason):
     name = f"end-{status}-{len(body)}"
     start_script(lab.base, token, tmp_path, name, body, stderr=subprocess.DEVNULL).wait(60)
-    stored = run_by_name(lab, name)
-    assert (stored["status"], stored["reason"]) == (status, reason)
+    stored_run = run_by_name(lab, name)
+    assert (stored_run["status"], stored_run["reason"]) == (status, reason)
 
 
 def test_a_forked_process_can_log(lab, token, tmp_path):
@@ -488,15 +488,15 @@ run.log({'reward': 3}, step=3)
 run.finish()
 """
     assert start_script(lab.base, token, tmp_path, "forked", body).wait(60) == 0
-    stored = run_by_name(lab, "forked")
-    assert (stored["status"], steps_of(lab, stored)) == ("finished", {1: 1.0, 3: 3.0})
-    assert steps_of(lab, stored, "kl/k3") == {2: 2.0}
+    stored_run = run_by_name(lab, "forked")
+    assert (stored_run["status"], steps_of(lab, stored_run)) == ("finished", {1: 1.0, 3: 3.0})
+    assert steps_of(lab, stored_run, "kl/k3") == {2: 2.0}
 
 
 def test_the_client_is_downloaded_with_one_command_and_without_a_token(lab, tmp_path):
-    answer = httpx.get(f"{lab.base}/grpolab.py")
-    assert (answer.status_code, answer.content) == (200, CLIENT.read_bytes())
-    assert answer.headers["content-type"].startswith("text/x-python")
+    response = httpx.get(f"{lab.base}/grpolab.py")
+    assert (response.status_code, response.content) == (200, CLIENT.read_bytes())
+    assert response.headers["content-type"].startswith("text/x-python")
 
 
 def fake_verl():
@@ -532,18 +532,24 @@ def test_every_verl_tracking_also_pushes_and_its_loggers_still_run(grpolab, lab,
         monkeypatch.setitem(sys.modules, name, module)
     tracking: Any = modules["verl.utils.tracking"]
     grpolab.add_to_verl(url=lab.base, token=token, id="from-verl")
-    mine = tracking.Tracking("project", "from-verl", default_backend=["console"], config={"lr": 1e-6})
+    pushed_tracking = tracking.Tracking(
+        "project", "from-verl", default_backend=["console"], config={"lr": 1e-6}
+    )
     for step in (1, 2):
-        mine.log({"critic/rewards/mean": step / 4, "actor/entropy": 0.5}, step=step)
+        pushed_tracking.log({"critic/rewards/mean": step / 4, "actor/entropy": 0.5}, step=step)
     validation = tracking.ValidationGenerationsLogger()
     validation.log(["console"], [["1+1=", "2", 1.0], ["1+2=", "4", 0.0]], 2)
-    assert (len(mine.own), validation.seen[2]) == (2, 2)
-    mine.logger["grpolab"].finish()
-    stored = run_by_name(lab, "from-verl")
-    assert (stored["status"], stored["origin"], stored["experiment_name"]) == ("finished", "verl", "project")
-    assert lab.get(f"/runs/{stored['id']}")["config"] == {"lr": 1e-6}
-    assert steps_of(lab, stored) == {1: 0.25, 2: 0.5}
-    groups = lab.get("/rollouts", run=stored["id"], kind="eval")["items"]
+    assert (len(pushed_tracking.own), validation.seen[2]) == (2, 2)
+    pushed_tracking.logger["grpolab"].finish()
+    stored_run = run_by_name(lab, "from-verl")
+    assert (stored_run["status"], stored_run["origin"], stored_run["experiment_name"]) == (
+        "finished",
+        "verl",
+        "project",
+    )
+    assert lab.get(f"/runs/{stored_run['id']}")["config"] == {"lr": 1e-6}
+    assert steps_of(lab, stored_run) == {1: 0.25, 2: 0.5}
+    groups = lab.get("/rollouts", run=stored_run["id"], kind="eval")["items"]
     assert [(group["prompt"], group["completions"][0]["text"], group["reward_mean"]) for group in groups] == [
         ("1+1=", "2", 1.0),
         ("1+2=", "4", 0.0),
@@ -569,7 +575,7 @@ def test_the_callback_continues_in_a_second_training_and_an_evaluation(grpolab, 
     train(4)
     callback.on_log(args, state, None, {"eval_accuracy": 0.5})
     callback.on_evaluate(args, state, None)
-    stored = run_by_name(lab, "twice")
-    assert stored["status"] == "finished"
-    assert steps_of(lab, stored) == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
-    assert steps_of(lab, stored, "eval/accuracy") == {4: 0.5}
+    stored_run = run_by_name(lab, "twice")
+    assert stored_run["status"] == "finished"
+    assert steps_of(lab, stored_run) == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
+    assert steps_of(lab, stored_run, "eval/accuracy") == {4: 0.5}

@@ -37,8 +37,8 @@ def test_shared_seeds_are_paired():
     comparison = contrast({0: 1.0, 1: 2.0, 2: 3.0}, {2: 1.0, 1: 1.0, 0: 1.0, 3: 9.0}, "planned")
     # Differences 0, 1, 2: mean 1, standard deviation 1, error 1 / sqrt(3).
     assert (comparison.paired, comparison.n, comparison.mean, comparison.std) == (True, 3, 1.0, 1.0)
-    half = 4.30265 / math.sqrt(3)
-    assert (comparison.low, comparison.high) == pytest.approx((1 - half, 1 + half), abs=1e-4)
+    half_width = 4.30265 / math.sqrt(3)
+    assert (comparison.low, comparison.high) == pytest.approx((1 - half_width, 1 + half_width), abs=1e-4)
     assert comparison.p == pytest.approx(0.225403, abs=1e-6)  # t = sqrt(3), 2 degrees of freedom
 
 
@@ -52,8 +52,8 @@ def test_shared_seeds_are_paired():
 def test_without_enough_shared_seeds_welchs_test_is_used(of_variant, base):
     comparison = contrast(of_variant, base, "planned")
     assert (comparison.paired, comparison.n, comparison.mean) == (False, 3, -4.0)
-    half = 2.77645 * math.sqrt(2 / 3)  # 4 degrees of freedom
-    assert (comparison.low, comparison.high) == pytest.approx((-4 - half, -4 + half), abs=1e-4)
+    half_width = 2.77645 * math.sqrt(2 / 3)  # 4 degrees of freedom
+    assert (comparison.low, comparison.high) == pytest.approx((-4 - half_width, -4 + half_width), abs=1e-4)
     assert comparison.p == pytest.approx(0.008049, abs=1e-5)  # t = -4 / sqrt(2 / 3)
     assert comparison.effect == pytest.approx(-4 * (1 - 3 / 15))
 
@@ -94,10 +94,10 @@ def test_an_anytime_interval_ends_where_its_p_value_is_alpha():
 @pytest.mark.nightly
 @pytest.mark.parametrize("correlation", [0.0, 0.6, None])
 def test_intervals_cover_the_true_difference_in_95_percent(correlation):
-    chance = np.random.default_rng(7)
-    held, times = 0, 6_000
+    rng = np.random.default_rng(7)
+    covered_count, times = 0, 6_000
     for _ in range(times):
-        base, noise = chance.normal(0, 1, 5), chance.normal(0, 1, 5)
+        base, noise = rng.normal(0, 1, 5), rng.normal(0, 1, 5)
         correlated = (
             noise if correlation is None else correlation * base + math.sqrt(1 - correlation**2) * noise
         )
@@ -105,23 +105,23 @@ def test_intervals_cover_the_true_difference_in_95_percent(correlation):
         comparison = contrast(
             dict(zip(seeds, correlated + 0.3, strict=True)), values_by_seed(base), "planned"
         )
-        held += comparison.low <= 0.3 <= comparison.high
-    assert held / times == pytest.approx(0.95, abs=0.01)
+        covered_count += comparison.low <= 0.3 <= comparison.high
+    assert covered_count / times == pytest.approx(0.95, abs=0.01)
 
 
 def test_at_most_5_percent_of_null_tables_claim_a_difference():
-    chance = np.random.default_rng(3)
-    wrong, tables = 0, 1_500
+    rng = np.random.default_rng(3)
+    false_claims, tables = 0, 1_500
     for _ in range(tables):
-        base = chance.normal(0, 1, (3, 4))
-        rows = chance.normal(0, 1, (3, 3, 4))
+        base = rng.normal(0, 1, (3, 4))
+        rows = rng.normal(0, 1, (3, 3, 4))
         p_values = [
             contrast(values_by_seed(row[metric]), values_by_seed(base[metric]), "planned").p
             for row in rows
             for metric in range(3)
         ]
-        wrong += min(holm(p_values)) <= ALPHA
-    assert wrong / tables <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / tables)
+        false_claims += min(holm(p_values)) <= ALPHA
+    assert false_claims / tables <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / tables)
 
 
 def t_after_each(differences):
@@ -137,17 +137,17 @@ def test_looking_after_each_seed_keeps_the_error_rate_of_the_anytime_interval():
     t = np.abs(t_after_each(np.random.default_rng(5).normal(0, 1, (4_000, 60))))
     seeds = range(2, 61)
     at_any_time = t > [threshold(n, ALPHA, "any time") for n in seeds]
-    repeated = t > [threshold(n, ALPHA, "planned") for n in seeds]
+    crossings_by_look = t > [threshold(n, ALPHA, "planned") for n in seeds]
     assert at_any_time.any(axis=1).mean() <= 0.055
-    assert repeated.any(axis=1).mean() > 0.25  # the reason for the anytime interval
+    assert crossings_by_look.any(axis=1).mean() > 0.25  # the reason for the anytime interval
 
 
 @pytest.mark.parametrize("looks", ["planned", "any time"])
 @pytest.mark.parametrize(("effect", "n"), [(0.8, 12), (1.5, 7), (2.5, 6)])
 def test_the_power_matches_the_forecast(effect, n, looks):
     differences = np.random.default_rng(11).normal(effect, 1, (6_000, n))
-    crossed = np.abs(t_after_each(differences)[:, -1]) > threshold(n, ALPHA, looks)
-    assert crossed.mean() == pytest.approx(forecast_power(effect, 1.0, n, ALPHA, looks), abs=0.02)
+    is_crossed = np.abs(t_after_each(differences)[:, -1]) > threshold(n, ALPHA, looks)
+    assert is_crossed.mean() == pytest.approx(forecast_power(effect, 1.0, n, ALPHA, looks), abs=0.02)
 
 
 def test_the_forecast_number_of_seeds_decides_in_80_percent():

@@ -28,8 +28,8 @@ def test_the_best_value_follows_the_direction():
 def test_the_area_is_the_mean_height():
     assert area(curve([0, 1, 2]), 3) == 1
     assert area(curve([0, 1, 2, 99]), 3) == 1
-    uneven = Curve(np.array([0, 1, 9]), np.array([0.0, 1, 9]), np.array([0.0, 0, 1]))
-    assert area(uneven, 9) == pytest.approx(4 / 9)
+    uneven_curve = Curve(np.array([0, 1, 9]), np.array([0.0, 1, 9]), np.array([0.0, 0, 1]))
+    assert area(uneven_curve, 9) == pytest.approx(4 / 9)
     assert math.isnan(area(curve([0, math.nan, 2]), 3))
 
 

@@ -45,8 +45,8 @@ def test_a_training_metric_is_averaged_over_ten_steps():
 
 @pytest.mark.parametrize("reading", ["final", "best", "mean_of_3"])
 def test_nonfinite_values_count_as_missing(reading):
-    bad = points({10: math.nan, 20: math.inf})
-    reports = make_reports(bad, settings(reading=reading), 20)
+    nonfinite_points = points({10: math.nan, 20: math.inf})
+    reports = make_reports(nonfinite_points, settings(reading=reading), 20)
     assert all(math.isnan(report) for report in reports.values())
     assert final_value(reports) is final_value({}) is None
 
@@ -68,9 +68,9 @@ def finalist(number, first, further):
 
 
 def test_the_seed_that_chose_a_configuration_is_excluded_from_the_comparison():
-    lucky, lucky_runs = finalist(0, 0.99, (0.50, 0.52, 0.54))
-    steady, steady_runs = finalist(1, 0.70, (0.70, 0.72, 0.74))
-    comparison = compare(search(), [lucky, steady], [*lucky_runs, *steady_runs])
+    lucky_finalist, lucky_runs = finalist(0, 0.99, (0.50, 0.52, 0.54))
+    steady_finalist, steady_runs = finalist(1, 0.70, (0.70, 0.72, 0.74))
+    comparison = compare(search(), [lucky_finalist, steady_finalist], [*lucky_runs, *steady_runs])
     first, second = comparison.rows
     assert (first["variant"], first["n"], first["mean"]) == ("c1", 3, pytest.approx(0.72))
     assert first["low"] == pytest.approx(0.72 - 4.3026527 * 0.02 / math.sqrt(3))
@@ -105,18 +105,20 @@ def test_finalists_with_too_few_shared_seeds_are_compared_unpaired():
 
 
 def test_a_first_place_that_is_worse_on_shared_seeds_is_not_called_better():
-    lucky, lucky_runs = finalist(0, 0.5, (0.50, 0.51, 0.52, 0.99))
-    steady, steady_runs = finalist(1, 0.5, (0.60, 0.611, 0.62, math.nan))
-    comparison = compare(search(seeds=(0, 1, 2, 3, 4)), [lucky, steady], [*lucky_runs, *steady_runs])
+    lucky_finalist, lucky_runs = finalist(0, 0.5, (0.50, 0.51, 0.52, 0.99))
+    steady_finalist, steady_runs = finalist(1, 0.5, (0.60, 0.611, 0.62, math.nan))
+    comparison = compare(
+        search(seeds=(0, 1, 2, 3, 4)), [lucky_finalist, steady_finalist], [*lucky_runs, *steady_runs]
+    )
     assert comparison.rows[0]["variant"] == "c0"
     assert comparison.verdict.endswith("over 4 remaining seeds; on the seeds that they share, c1 did better.")
 
 
 @pytest.mark.parametrize(("status", "verdict"), [("comparing", ""), ("stopped", " over 3 remaining seeds.")])
 def test_nothing_is_claimed_before_all_seeds_have_ended(status, verdict):
-    worse, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
-    better, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
+    worse_finalist, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
+    better_finalist, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
     row = search()._replace(status=status)
-    comparison = compare(row, [worse, better], [*worse_runs, *better_runs])
+    comparison = compare(row, [worse_finalist, better_finalist], [*worse_runs, *better_runs])
     assert comparison.verdict.endswith(verdict)
     assert "better" not in comparison.verdict

@@ -17,7 +17,7 @@ RANGES = ["1e-5..1e-2 log", "0..1", "2..64", "2..64 log", "1, 3, 2", "0..1 lin 7
 
 
 def trial(number, point, value=None, status="finished", steps=40, **fields):
-    reports = {} if value is None else {at: value * at / steps for at in (10, 20, 30, 40)}
+    reports = {} if value is None else {step: value * step / steps for step in (10, 20, 30, 40)}
     run = RunRow(f"r{number}", "n", f"v{number}", 0, status, steps, reports=fields.pop("reports", reports))
     return TrialRow(number, tuple(point), f"v{number}", run, **fields)
 
@@ -30,9 +30,11 @@ def test_the_position_of_a_value_maps_back_to_it(text, share):
     given_range = axis.range
     count = given_range.count
     axis_value = given_range.at(int(share * (count - 1))) if count else given_range.value(share)
-    again = given_range.place(axis_value)
-    assert again is not None
-    assert (given_range.at(int(again)) if count else given_range.value(again)) == pytest.approx(axis_value)
+    position = given_range.place(axis_value)
+    assert position is not None
+    assert (given_range.at(int(position)) if count else given_range.value(position)) == pytest.approx(
+        axis_value
+    )
     assert given_range.place(1e9) is given_range.place("x") is given_range.place(True) is None
 
 
@@ -40,10 +42,10 @@ def test_the_position_of_a_value_maps_back_to_it(text, share):
 @pytest.mark.parametrize("text", RANGES)
 def test_proposals_are_new_values_of_the_axis_until_it_is_exhausted(sampler, text):
     axis = parse_axis(text, 3 if text in INTEGER_RANGES else 0.5)
-    chosen = SearchSettings.model_validate({"sampler": sampler})
+    search_settings = SearchSettings.model_validate({"sampler": sampler})
     trials = []
     for number in range(14):
-        point = next_point(trials, [axis], chosen, 7)
+        point = next_point(trials, [axis], search_settings, 7)
         if point is None:
             assert number == axis.count
             return
@@ -67,9 +69,9 @@ def test_a_proposal_depends_only_on_the_rows_and_the_seed(values, seed):
 def test_tpe_comes_closer_to_the_best_than_random_search():
     def distance(sampler, seed):
         axis, trials = parse_axis("1e-6..1 log", 1e-3), []
-        chosen = SearchSettings.model_validate({"sampler": sampler})
+        search_settings = SearchSettings.model_validate({"sampler": sampler})
         for number in range(25):
-            point = next_point(trials, [axis], chosen, seed)
+            point = next_point(trials, [axis], search_settings, seed)
             assert point is not None
             trials.append(trial(number, point, 1 - abs(math.log10(point[0]) + 3) / 3))
         return sum(abs(math.log10(row.point[0]) + 3) for row in trials[10:])
@@ -81,10 +83,10 @@ def test_tpe_comes_closer_to_the_best_than_random_search():
 
 def test_a_minimised_objective_is_pruned_in_the_opposite_direction():
     finished = [trial(number, [number], value) for number, value in enumerate((0.2, 0.4, 0.6))]
-    live = trial(3, [3], status="running", reports={10: 0.9})
+    running_trial = trial(3, [3], status="running", reports={10: 0.9})
     for direction, is_behind in (("maximize", False), ("minimize", True)):
-        chosen = SearchSettings.model_validate({"direction": direction, "first_rung": 0.25})
-        assert find_prunable([*finished, live], chosen, 40) == {3: is_behind}
+        search_settings = SearchSettings.model_validate({"direction": direction, "first_rung": 0.25})
+        assert find_prunable([*finished, running_trial], search_settings, 40) == {3: is_behind}
 
 
 @pytest.mark.parametrize(("step", "is_pruned"), [(9, False), (10, True)])
@@ -93,6 +95,6 @@ def test_no_trial_is_pruned_before_the_first_rung(step, is_pruned):
         trial(number, [number], steps=20, reports={9: objective, 10: objective, 20: objective})
         for number, objective in enumerate((0.2, 0.4, 0.6))
     ]
-    live = trial(3, [3], status="running", steps=20, reports={step: 0.0})
-    chosen = SearchSettings.model_validate({"pruner": "median", "first_rung": 0.5})
-    assert find_prunable([*finished, live], chosen, 20) == {3: is_pruned}
+    running_trial = trial(3, [3], status="running", steps=20, reports={step: 0.0})
+    search_settings = SearchSettings.model_validate({"pruner": "median", "first_rung": 0.5})
+    assert find_prunable([*finished, running_trial], search_settings, 20) == {3: is_pruned}

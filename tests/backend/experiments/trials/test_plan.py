@@ -23,8 +23,8 @@ def test_the_alarm_is_the_first_step_at_which_the_log_so_far_has_a_bad_verdict()
     alarm = first_alarm(log, diagnosis)
 
     def verdict(step):
-        cut = Log({name: series.between(0, step) for name, series in log.series.items()}, CONFIG)
-        return diagnose(cut).outcome.verdict
+        log_so_far = Log({name: series.between(0, step) for name, series in log.series.items()}, CONFIG)
+        return diagnose(log_so_far).outcome.verdict
 
     assert verdict(alarm) in {"declining", "collapsed"}
     assert verdict(alarm - 1) == "healthy"
@@ -32,12 +32,12 @@ def test_the_alarm_is_the_first_step_at_which_the_log_so_far_has_a_bad_verdict()
 
 
 def test_a_run_that_never_learned_has_its_alarm_at_its_end():
-    flat = healthy().series | {
+    flat_series = healthy().series | {
         "reward/accuracy": broken(healthy(), 0, reward__accuracy=lambda v: v * 0 + 0.2).series[
             "reward/accuracy"
         ]
     }
-    log = Log(flat, CONFIG)
+    log = Log(flat_series, CONFIG)
     diagnosis = diagnose(log)
     assert diagnosis.outcome.verdict == "never_learned"
     assert first_alarm(log, diagnosis) == 120

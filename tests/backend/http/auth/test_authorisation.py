@@ -108,13 +108,13 @@ def gate(sqlite_url, settings):
         guard = Guard(routes, settings, app.router.routes, app.state.browser_sessions)
 
         async def call(method, path, headers):
-            answers = []
+            messages = []
 
             async def receive():
                 return {"type": "http.request", "body": b"", "more_body": False}
 
             async def send(message):
-                answers.append(message)
+                messages.append(message)
 
             scope = {
                 "type": "http", "method": method, "path": path, "raw_path": b"", "query_string": b"",
@@ -122,7 +122,7 @@ def gate(sqlite_url, settings):
                 "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "", "server": None,
             }  # fmt: skip
             await guard(scope, receive, send)
-            return answers[0]["status"]
+            return messages[0]["status"]
 
         yield client, call
 
@@ -147,13 +147,13 @@ def wrong_answers(call, lines, requests):
     """Return the requests, as path, method and case, whose status is not the expected one."""
 
     async def collect():
-        wrong = []
+        wrong_requests = []
         for path, method, case in requests:
             host, origin, (headers, _, _) = case
             status = await call(method, path, {"host": host, **origin, **headers})
             if status != expected_status(method, path, lines, case):
-                wrong.append((method, path, case, status))
-        return wrong
+                wrong_requests.append((method, path, case, status))
+        return wrong_requests
 
     return asyncio.run(collect())
 
@@ -176,11 +176,11 @@ def test_no_method_host_or_origin_opens_a_route(gate, settings, takes_all):
         if takes_all
         else all_paths & first_of_each_kind(lines) | set(UNKNOWN_PATHS[:3])
     )
-    known_host, unknown = HOSTS
+    known_host, unknown_host = HOSTS
     people = credentials(settings, client)
     cases = [
         *itertools.product([known_host], ORIGINS, people),
-        *itertools.product([unknown], ORIGINS[:1], people),
+        *itertools.product([unknown_host], ORIGINS[:1], people),
     ]
     requests = [
         *itertools.product(sorted(paths), ("GET", "POST", "get"), cases),
@@ -191,17 +191,17 @@ def test_no_method_host_or_origin_opens_a_route(gate, settings, takes_all):
 
 def test_a_writer_cannot_log_in(stranger, settings):
     form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
-    answer = stranger.post("/login", content=f"token={writer_token(settings, 'node')}", headers=form)
-    assert answer.status_code == 401
-    assert "set-cookie" not in answer.headers
+    response = stranger.post("/login", content=f"token={writer_token(settings, 'node')}", headers=form)
+    assert response.status_code == 401
+    assert "set-cookie" not in response.headers
 
 
 def test_an_unlisted_route_is_closed_even_to_the_operator(client):
     client.app.add_api_route("/api/v1/forgotten", lambda: {"secret": 1})
     client.app.mount("/archive", StaticFiles(directory="/"))
     for path in ("/api/v1/forgotten", "/archive/x"):
-        answer = client.get(path)
-        assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")
+        response = client.get(path)
+        assert (response.status_code, response.headers["content-type"]) == (403, "application/problem+json")
 
 
 def test_each_token_identifies_its_role(client, viewer):

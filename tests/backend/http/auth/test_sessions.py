@@ -32,8 +32,8 @@ def ticket_of(settings, role=Role.OPERATOR):
 
 
 def role_of(client):
-    answer = client.get("/api/v1/session")
-    return answer.json()["role"] if answer.status_code == 200 else None
+    response = client.get("/api/v1/session")
+    return response.json()["role"] if response.status_code == 200 else None
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def test_a_link_on_another_site_asks_for_confirmation_before_login(stranger, set
         assert "set-cookie" not in page.headers
     form = {"ticket": ticket, "path": "/run/abc?x=1"}
     assert stranger.post("/login", data=form, headers=CROSS_SITE_NAVIGATION).status_code == 403
-    answer = stranger.post("/login", data=form, headers=SAME_ORIGIN)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/run/abc?x=1")
+    response = stranger.post("/login", data=form, headers=SAME_ORIGIN)
+    assert (response.status_code, response.headers["location"]) == (303, "/run/abc?x=1")
     assert role_of(stranger) == "viewer"
 
 
@@ -106,8 +106,8 @@ def test_only_failures_count_and_links_are_counted_separately_from_tokens(strang
 
 def test_head_does_not_redeem_a_link(stranger, settings):
     ticket = ticket_of(settings)
-    answer = stranger.head(f"/?token={ticket}")
-    assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+    response = stranger.head(f"/?token={ticket}")
+    assert (response.status_code, "set-cookie" in response.headers) == (401, False)
     assert stranger.get(f"/?token={ticket}").status_code == 303
 
 
@@ -123,19 +123,19 @@ def test_a_viewers_link_asks_an_operator_before_it_replaces_the_session(stranger
 
 def test_an_operators_link_makes_a_viewer_an_operator_and_ends_the_old_session(stranger, settings):
     stranger.get(f"/?token={ticket_of(settings, Role.VIEWER)}")
-    before = dict(stranger.cookies)
+    viewer_cookies = dict(stranger.cookies)
     stranger.get(f"/?token={ticket_of(settings)}")
     assert role_of(stranger) == "operator"
     stranger.cookies.clear()
-    stranger.cookies.update(before)
+    stranger.cookies.update(viewer_cookies)
     assert role_of(stranger) is None
 
 
 def test_logging_out_ends_the_session_in_addition_to_the_cookie(stranger, settings):
     stranger.get(f"/?token={ticket_of(settings)}")
     cookies = dict(stranger.cookies)
-    answer = stranger.delete("/api/v1/session", headers=SAME_ORIGIN)
-    assert (answer.status_code, stranger.cookies.get(cookie_name(settings))) == (200, None)
+    response = stranger.delete("/api/v1/session", headers=SAME_ORIGIN)
+    assert (response.status_code, stranger.cookies.get(cookie_name(settings))) == (200, None)
     stranger.cookies.update(cookies)
     assert role_of(stranger) is None
 
@@ -143,17 +143,17 @@ def test_logging_out_ends_the_session_in_addition_to_the_cookie(stranger, settin
 def test_an_operator_manages_every_session_and_a_viewer_only_their_own(browsers):
     operator, viewer, other_viewer = browsers(Role.OPERATOR), browsers(Role.VIEWER), browsers(Role.VIEWER)
     session_id = other_viewer("GET", "/api/v1/session").json()["session"]
-    listed = operator("GET", "/api/v1/sessions").json()["items"]
-    assert sorted(item["role"] for item in listed) == ["operator", "viewer", "viewer"]
-    assert [item["is_current"] for item in listed].count(True) == 1
+    session_items = operator("GET", "/api/v1/sessions").json()["items"]
+    assert sorted(item["role"] for item in session_items) == ["operator", "viewer", "viewer"]
+    assert [item["is_current"] for item in session_items].count(True) == 1
     assert [item["id"] for item in other_viewer("GET", "/api/v1/sessions").json()["items"]] == [session_id]
     assert viewer("DELETE", f"/api/v1/sessions/{session_id}").status_code == 404
     assert other_viewer("GET", "/api/v1/session").status_code == 200
     assert operator("DELETE", f"/api/v1/sessions/{session_id}").json() == {"ended": session_id}
     assert other_viewer("GET", "/api/v1/session").status_code == 401
     assert operator("DELETE", f"/api/v1/sessions/{session_id}").status_code == 404
-    mine = viewer("GET", "/api/v1/session").json()["session"]
-    assert viewer("DELETE", f"/api/v1/sessions/{mine}").status_code == 200
+    viewer_session = viewer("GET", "/api/v1/session").json()["session"]
+    assert viewer("DELETE", f"/api/v1/sessions/{viewer_session}").status_code == 200
     assert viewer("GET", "/api/v1/session").status_code == 401
 
 
@@ -188,28 +188,28 @@ def test_during_a_database_outage_active_sessions_stay_and_ended_ones_do_not(
 ):
     sessions = BrowserSessions(database.sessions)
     assert ask(sessions, row)
-    ended = new_cookie(settings, Role.VIEWER)[1]
-    assert not ask(sessions, ended)
+    ended_login = new_cookie(settings, Role.VIEWER)[1]
+    assert not ask(sessions, ended_login)
 
-    def away(*_):
+    def fail_to_read(*_):
         raise OperationalError("SELECT", {}, OSError("away"))
 
-    monkeypatch.setattr(module, "reading", away)
+    monkeypatch.setattr(module, "reading", fail_to_read)
     monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
     assert ask(sessions, row)
-    assert not ask(sessions, ended)
+    assert not ask(sessions, ended_login)
 
 
 def test_during_a_database_outage_nobody_logs_in_and_the_link_stays_valid(stranger, settings, monkeypatch):
     ticket = ticket_of(settings)
 
-    def away(*_):
+    def fail_to_write(*_):
         raise OperationalError("INSERT", {}, OSError("away"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(BrowserSessions, "_insert_row", away)
-        answer = stranger.get(f"/?token={ticket}")
-        assert (answer.status_code, "nobody can log in while" in answer.text) == (503, True)
+        patch.setattr(BrowserSessions, "_insert_row", fail_to_write)
+        response = stranger.get(f"/?token={ticket}")
+        assert (response.status_code, "nobody can log in while" in response.text) == (503, True)
     assert stranger.get(f"/?token={ticket}").status_code == 303
 
 

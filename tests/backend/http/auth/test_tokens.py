@@ -138,7 +138,7 @@ def test_a_writers_token_is_signed_with_its_name_and_is_not_a_key(settings):
     token = access.writer_token(settings, "node-7")
     assert access.token_writer(settings, token) == "node-7"
     signature = token.rpartition(".")[2]
-    for forged in (
+    for forged_token in (
         "",
         token[:-1],
         token + "0",
@@ -146,11 +146,11 @@ def test_a_writers_token_is_signed_with_its_name_and_is_not_a_key(settings):
         f"writer..{signature}",
         "writer.é.x",
     ):
-        assert access.token_writer(settings, forged) is None
+        assert access.token_writer(settings, forged_token) is None
     for people in (token, access.read_or_create_token(settings, Role.WRITER)):
         assert access.token_role(settings, people) is None
-    changed = settings.model_copy(update={"grpolab_writer_key": "another-key-for-writers"})
-    assert access.token_writer(changed, token) is None
+    changed_settings = settings.model_copy(update={"grpolab_writer_key": "another-key-for-writers"})
+    assert access.token_writer(changed_settings, token) is None
     for name in ("", "a b", "../x", "x" * 65):
         with pytest.raises(InvalidRequest):
             access.writer_token(settings, name)

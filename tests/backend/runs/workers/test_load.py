@@ -10,20 +10,20 @@ from backend.runs.workers.load import GpuLoad, MachineLoad
 
 def test_a_reading_of_this_machine(tmp_path):
     load = MachineLoad(tmp_path)
-    until = time.monotonic() + 0.3
-    while time.monotonic() < until:
+    deadline = time.monotonic() + 0.3
+    while time.monotonic() < deadline:
         sum(range(1000))
-    reading = load.read()
-    assert reading["cpu_frac"] > 0.5 / psutil.cpu_count()
-    assert 0 < reading["memory_bytes"] < reading["memory_total_bytes"]
-    assert 0 < reading["disk_free_bytes"] <= psutil.disk_usage(str(tmp_path)).total
-    assert not any(name.startswith("gpu") for name in reading)
-    assert all(quantity >= 0 for quantity in reading.values())
+    measurements = load.read()
+    assert measurements["cpu_frac"] > 0.5 / psutil.cpu_count()
+    assert 0 < measurements["memory_bytes"] < measurements["memory_total_bytes"]
+    assert 0 < measurements["disk_free_bytes"] <= psutil.disk_usage(str(tmp_path)).total
+    assert not any(name.startswith("gpu") for name in measurements)
+    assert all(quantity >= 0 for quantity in measurements.values())
 
 
 def test_rates_are_bytes_since_the_last_reading(tmp_path, monkeypatch):
-    counted = iter([{"disk_read_rate": 1000.0}, {"disk_read_rate": 4000.0}, {"disk_read_rate": 10.0}])
-    monkeypatch.setattr("backend.runs.workers.load._count_transferred", lambda: next(counted))
+    rates = iter([{"disk_read_rate": 1000.0}, {"disk_read_rate": 4000.0}, {"disk_read_rate": 10.0}])
+    monkeypatch.setattr("backend.runs.workers.load._count_transferred", lambda: next(rates))
     clock = iter([100.0, 102.0, 103.0])
     monkeypatch.setattr("backend.runs.workers.load.time.monotonic", lambda: next(clock))
     load = MachineLoad(tmp_path)

@@ -29,8 +29,8 @@ TRAITS = {"device": "cpu", "torch": "2.13.0", "grpolab": "sources 0123456789ab"}
 
 
 def register_node(session, rank, *, group="pair", nodes=2, devices=4, worker=None, **traits):
-    facts = {"host": f"host{rank}", "address": f"10.0.0.{rank}", "traits": TRAITS | traits}
-    take_seat(session, group, rank, worker or f"w{rank}", nodes=nodes, devices=devices, **facts)
+    node_facts = {"host": f"host{rank}", "address": f"10.0.0.{rank}", "traits": TRAITS | traits}
+    take_seat(session, group, rank, worker or f"w{rank}", nodes=nodes, devices=devices, **node_facts)
 
 
 def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):

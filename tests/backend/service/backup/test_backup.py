@@ -35,21 +35,21 @@ ROOT = Path(__file__).parents[4]
 @pytest.fixture
 def lab(settings, database):
     """An installation with a finished run, a running one, checkpoints, an upload and a token."""
-    lab = settings.model_copy(update={"database_url": database.url})
-    lab.run_dir.mkdir(parents=True)
-    (lab.state / "token").write_text("canary-of-the-operator")
-    (lab.datasets_dir / "uploads").mkdir(parents=True)
-    (lab.datasets_dir / "uploads" / "abc.jsonl").write_text("{}\n")
+    installed_settings = settings.model_copy(update={"database_url": database.url})
+    installed_settings.run_dir.mkdir(parents=True)
+    (installed_settings.state / "token").write_text("canary-of-the-operator")
+    (installed_settings.datasets_dir / "uploads").mkdir(parents=True)
+    (installed_settings.datasets_dir / "uploads" / "abc.jsonl").write_text("{}\n")
     with database.sessions.begin() as session:
         finished_run = make_run(session, status="finished", name="done")
         write_metric(session, finished_run, "loss", {1: math.nan, 2: -math.inf, 3: 0.1 + 0.2})
-        plant_checkpoint(session, lab, finished_run, 3)
+        plant_checkpoint(session, installed_settings, finished_run, 3)
         make_run(session, name="runs\t\\N\n'\"é")
     with database.sessions.begin() as session:
         claim = lifecycle.claim_run(session, "w", "h")
-        plant_checkpoint(session, lab, session.get_one(Run, claim.run_id), 7)
+        plant_checkpoint(session, installed_settings, session.get_one(Run, claim.run_id), 7)
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu", seen_at=1.0, stats={}))
-    return lab
+    return installed_settings
 
 
 def plant_checkpoint(session, lab, run, step, size=2000):
@@ -93,9 +93,9 @@ def files_of(lab):
 
 def test_everything_is_restored_and_training_runs_are_queued(lab, database, tmp_path):
     rows, files = rows_of(database), files_of(lab)
-    saved = save_backup(lab, tmp_path / "backup")
-    assert (saved.missing, saved.manifest.checkpoints) == ([], 2)
-    assert {name: table.rows for name, table in saved.manifest.tables.items()} == {
+    report = save_backup(lab, tmp_path / "backup")
+    assert (report.missing, report.manifest.checkpoints) == ([], 2)
+    assert {name: table.rows for name, table in report.manifest.tables.items()} == {
         name: len(table_rows) for name, table_rows in rows.items()
     }
     with database.sessions.begin() as session:
@@ -105,10 +105,10 @@ def test_everything_is_restored_and_training_runs_are_queued(lab, database, tmp_
     database.engine.dispose()
 
     restore_backup(lab, tmp_path / "backup", overwrite=True)
-    again = rows_of(database)
+    restored_rows = rows_of(database)
     for name in ("experiment", "metric", "metric_key", "checkpoint", "rollout_group", "log_chunk"):
-        assert again[name] == rows[name], name
-    assert again["worker"] == []
+        assert restored_rows[name] == rows[name], name
+    assert restored_rows["worker"] == []
     assert files_of(lab) == files
     assert (lab.datasets_dir / "uploads" / "abc.jsonl").read_text() == "{}\n"
     with database.sessions() as session:
@@ -140,31 +140,35 @@ def test_retention_during_a_backup_breaks_nothing(lab, database, tmp_path, monke
     """The directory vanishes after the database snapshot, so that the backup takes a later snapshot."""
     with database.sessions.begin() as session:
         run = session.scalars(select(Run).where(Run.name == "done")).one()
-        doomed = plant_checkpoint(session, lab, run, 9)
-    look, result = save._checkpoints, save._take_checkpoints
+        doomed_directory = plant_checkpoint(session, lab, run, 9)
+    original_checkpoints, result = save._checkpoints, save._take_checkpoints
     # as if retention had run after the first look
     monkeypatch.setattr(save, "_take_checkpoints", lambda *_: None)
 
     def retention_comes(connection):
-        rows = look(connection)
-        if doomed.exists():
-            shutil.rmtree(doomed)
+        rows = original_checkpoints(connection)
+        if doomed_directory.exists():
+            shutil.rmtree(doomed_directory)
             with database.sessions.begin() as session:
                 session.execute(text("DELETE FROM checkpoint WHERE step = 9"))
             monkeypatch.setattr(save, "_take_checkpoints", result)
         return rows
 
     monkeypatch.setattr(save, "_checkpoints", retention_comes)
-    saved = save_backup(lab, tmp_path / "backup")
-    assert (saved.missing, saved.manifest.checkpoints, saved.manifest.tables["checkpoint"].rows) == ([], 2, 2)
+    report = save_backup(lab, tmp_path / "backup")
+    assert (report.missing, report.manifest.checkpoints, report.manifest.tables["checkpoint"].rows) == (
+        [],
+        2,
+        2,
+    )
 
 
 def test_a_checkpoint_whose_files_are_elsewhere_is_named_and_excluded(lab, database, tmp_path):
     with database.sessions.begin() as session:
         run = session.scalars(select(Run).where(Run.name == "done")).one()
         shutil.rmtree(plant_checkpoint(session, lab, run, 9))
-    saved = save_backup(lab, tmp_path / "backup")
-    assert saved.missing == [f"{run.id}/s000009-a1"]
+    report = save_backup(lab, tmp_path / "backup")
+    assert report.missing == [f"{run.id}/s000009-a1"]
     database.engine.dispose()
     restore_backup(lab, tmp_path / "backup", overwrite=True)
     with database.sessions() as session:
@@ -288,13 +292,13 @@ def test_a_killed_backup_is_never_accepted_as_a_backup(lab, database, tmp_path):
         run = session.scalars(select(Run).where(Run.name == "done")).one()
         for step in range(10, 40):
             plant_checkpoint(session, lab, run, step, size=20_000)
-    dice, backup = random.Random(0), tmp_path / "backup"
+    rng, backup = random.Random(0), tmp_path / "backup"
     process = start_command(lab, "backup", backup)
     for _ in range(3):
-        began = time.monotonic()
-        while not any(tmp_path.iterdir()) and process.poll() is None and time.monotonic() < began + 60:
+        start_time = time.monotonic()
+        while not any(tmp_path.iterdir()) and process.poll() is None and time.monotonic() < start_time + 60:
             time.sleep(0.001)
-        time.sleep(dice.uniform(0, 0.15))
+        time.sleep(rng.uniform(0, 0.15))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if backup.exists():
@@ -312,12 +316,12 @@ def test_after_a_killed_restore_nothing_starts_until_it_is_repeated(lab, databas
     backup, mark = tmp_path / "backup", lab.state / "restoring"
     save_backup(lab, backup)
     database.engine.dispose()
-    dice = random.Random(1)
+    rng = random.Random(1)
     for _ in range(3):
         process = start_command(lab, "restore", backup, "--overwrite")
         while not mark.exists() and process.poll() is None:
             time.sleep(0.001)
-        time.sleep(dice.uniform(0, 0.3))
+        time.sleep(rng.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if mark.exists():

@@ -27,16 +27,16 @@ from tests.gate import first_in_gate
 @pytest.fixture
 def lab(settings, database):
     """An installation with one run, its checkpoint and an upload."""
-    lab = settings.model_copy(update={"database_url": database.url})
-    lab.run_dir.mkdir(parents=True)
-    (lab.datasets_dir / "uploads").mkdir(parents=True)
-    (lab.datasets_dir / "uploads" / "abc.jsonl").write_text("{}\n")
+    installed_settings = settings.model_copy(update={"database_url": database.url})
+    installed_settings.run_dir.mkdir(parents=True)
+    (installed_settings.datasets_dir / "uploads").mkdir(parents=True)
+    (installed_settings.datasets_dir / "uploads" / "abc.jsonl").write_text("{}\n")
     with database.sessions.begin() as session:
         run = make_run(session, status="finished", name="done")
         write_metric(session, run, "loss", {1: 0.5, 2: 0.25})
-        make_checkpoint(session, run, lab.state, step=3)
+        make_checkpoint(session, run, installed_settings.state, step=3)
     database.engine.dispose()
-    return lab
+    return installed_settings
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def snapshot_of(*directories):
 
 
 def plant(backup, name, content, *, beside=None):
-    """List a file in the manifest as if it had been saved, with its content in `beside`."""
+    """List a file in the manifest as if it had been saved, with its content in `content_path`."""
     manifest = json.loads((backup / MANIFEST).read_text())
     manifest["files"][name] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
     (backup / MANIFEST).write_text(json.dumps(manifest))
@@ -79,15 +79,15 @@ def plant(backup, name, content, *, beside=None):
 
 
 def assert_refused(lab, backup, phrase, *, among=()):
-    before = snapshot_of(lab.state, lab.datasets_dir, *among)
+    snapshot_before = snapshot_of(lab.state, lab.datasets_dir, *among)
     engine = open_engine(lab.effective_database_url, pool_size=1)
     with open_sessions(engine)() as session:
         runs = session.scalars(select(Run.name)).all()
     engine.dispose()
-    with pytest.raises(BadBackup, match=phrase) as refusal:
+    with pytest.raises(BadBackup, match=phrase) as error_info:
         restore_backup(lab, backup, overwrite=True)
-    assert "\n" not in refusal.value.detail
-    assert snapshot_of(lab.state, lab.datasets_dir, *among) == before
+    assert "\n" not in error_info.value.detail
+    assert snapshot_of(lab.state, lab.datasets_dir, *among) == snapshot_before
     assert not restore_mark(lab).exists()
     check_database(lab)
     with open_sessions(engine)() as session:
@@ -186,10 +186,10 @@ def test_restored_files_do_not_change_with_the_backup(lab, backup, database):
     for path in backup.rglob("*"):
         if path.is_file():
             path.write_bytes(b"changed by whoever owns the backup")
-    restored = [path for path in (lab.state / "runs").rglob("*") if path.is_file()]
-    assert restored
-    assert not any(b"changed" in path.read_bytes() for path in restored)
-    assert all(path.stat().st_nlink == 1 for path in restored)
+    restored_files = [path for path in (lab.state / "runs").rglob("*") if path.is_file()]
+    assert restored_files
+    assert not any(b"changed" in path.read_bytes() for path in restored_files)
+    assert all(path.stat().st_nlink == 1 for path in restored_files)
 
 
 @pytest.mark.parametrize(
@@ -372,8 +372,8 @@ def test_runs_that_are_forks_of_each_other_are_refused(lab, database, tmp_path):
 def repack(backup, table, change):
     """Change a table of a Postgres backup."""
     path = backup / "database" / f"{table}.copy.zst"
-    packed = change(zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()))
-    plant(backup, f"database/{table}.copy.zst", packed)
+    packed_table = change(zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()))
+    plant(backup, f"database/{table}.copy.zst", packed_table)
 
 
 @pytest.mark.parametrize(
@@ -420,8 +420,8 @@ def test_a_checkpoint_that_names_files_elsewhere_is_never_saved(lab, database, o
         manifest = lab.artifact_dir(checkpoint.run_id) / checkpoint.path / MANIFEST
     for name in (str(outside), "../../../../outside/precious"):
         manifest.write_text(json.dumps({"files": {name: {}}}))
-        saved = save_backup(lab, tmp_path / sha256(name.encode()).hexdigest())
-        assert (len(saved.missing), saved.manifest.checkpoints) == (1, 0)
+        report = save_backup(lab, tmp_path / sha256(name.encode()).hexdigest())
+        assert (len(report.missing), report.manifest.checkpoints) == (1, 0)
         assert not list((tmp_path / sha256(name.encode()).hexdigest()).rglob("precious"))
 
 

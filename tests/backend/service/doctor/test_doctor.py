@@ -139,9 +139,9 @@ def test_a_broker_that_does_not_answer_is_reported(healthy):
 
 
 def test_an_unreachable_database_is_reported(healthy):
-    away = settings_with(healthy, database_url="postgresql://me:canary@127.0.0.1:1/lab")
-    assert "cannot open the database" in finding_text(away, "database")
-    assert "canary" not in str(examine(away))
+    unreachable_settings = settings_with(healthy, database_url="postgresql://me:canary@127.0.0.1:1/lab")
+    assert "cannot open the database" in finding_text(unreachable_settings, "database")
+    assert "canary" not in str(examine(unreachable_settings))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -151,17 +151,19 @@ def test_a_newer_database_is_reported(healthy, kind, request):
         upgrade(url)
     else:
         url = request.getfixturevalue("postgres_url")
-    lab = settings_with(healthy, database_url=url)
-    assert finding_text(lab, "schema", "ok")
+    migrated_settings = settings_with(healthy, database_url=url)
+    assert finding_text(migrated_settings, "schema", "ok")
     engine = open_engine(url)
     with engine.begin() as connection:
-        before = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        schema_version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     try:
-        assert "9999, which is newer than this version knows" in finding_text(lab, "schema")
+        assert "9999, which is newer than this version knows" in finding_text(migrated_settings, "schema")
     finally:
         with engine.begin() as connection:
-            connection.execute(text("UPDATE alembic_version SET version_num = :before"), {"before": before})
+            connection.execute(
+                text("UPDATE alembic_version SET version_num = :before"), {"before": schema_version}
+            )
         engine.dispose()
 
 

@@ -74,12 +74,12 @@ def test_a_claim_and_a_step_are_streamed_within_moments(sessions):
     with sessions.begin() as session:
         run = make_run(session)
 
-    def work():
+    def claim_and_step():
         with sessions.begin() as session:
             lifecycle.claim_run(session, "w", "h")
             leases.fence(session, run.id, 1, last_step=3)
 
-    hello, event, second_event, points = listen(sessions, "", 4, then=work)
+    hello, event, second_event, points = listen(sessions, "", 4, then=claim_and_step)
     assert hello[0] == "hello"
     assert (event[0], event[1]["data"]["to"]) == ("event", "running")
     assert (second_event[0], second_event[1]["status"], second_event[1]["summary"]) == (
@@ -126,8 +126,8 @@ def test_after_too_many_changes_pages_reload_and_the_stream_continues(sessions, 
             async with asyncio.timeout(60):
                 kinds = [kind async for kind, _, _ in stream if kind and not archive()]
                 age()
-                after = await read(broadcaster, "", 2, then=lambda: tag(runs[0]))
-            return kinds, after
+                messages_after = await read(broadcaster, "", 2, then=lambda: tag(runs[0]))
+            return kinds, messages_after
         finally:
             broadcaster.close()
 
@@ -143,18 +143,18 @@ def test_after_too_many_changes_pages_reload_and_the_stream_continues(sessions, 
         with sessions.begin() as session:
             session.execute(update(Run).where(Run.id == run).values(tags=["old"]))
 
-    kinds, after = asyncio.run(go())
+    kinds, messages_after = asyncio.run(go())
     assert set(kinds) <= {"hello", "reset"}  # its stream ended
-    assert (after[1][0], after[1][1]["id"]) == ("run", runs[0])
+    assert (messages_after[1][0], messages_after[1][1]["id"]) == ("run", runs[0])
 
 
 def test_a_listener_that_does_not_read_is_dropped_and_others_continue(sessions):
     async def go():
         broadcaster = Broadcaster(sessions)
-        slow = asyncio.Queue(MAX_QUEUED)
-        broadcaster._listeners.add(slow)
+        slow_queue = asyncio.Queue(MAX_QUEUED)
+        broadcaster._listeners.add(slow_queue)
         broadcaster._send([Parcel(b"", -1, False)] * (MAX_QUEUED + 1))
-        return broadcaster.listeners, slow.qsize(), slow.get_nowait()
+        return broadcaster.listeners, slow_queue.qsize(), slow_queue.get_nowait()
 
     assert asyncio.run(go()) == (0, 1, None)
 
@@ -241,13 +241,13 @@ def test_a_page_that_connects_during_a_write_gets_both_events(postgres_url, is_f
     engine = open_engine(postgres_url)
     sessions = open_sessions(engine)
     monkeypatch.setattr("backend.service.live.changes.GAP_SECONDS", 600)
-    looks, news = [], Broadcaster._load_changes
+    load_calls, news = [], Broadcaster._load_changes
 
-    def look(self):
-        looks.append(self)
+    def record_load(self):
+        load_calls.append(self)
         return news(self)
 
-    monkeypatch.setattr(Broadcaster, "_load_changes", look)
+    monkeypatch.setattr(Broadcaster, "_load_changes", record_load)
 
     async def go(earlier):
         with sessions.begin() as session:
@@ -262,11 +262,11 @@ def test_a_page_that_connects_during_a_write_gets_both_events(postgres_url, is_f
             hello = await anext(first)
             hello = await anext(first) if hello[0] is None else hello
             stream = first if is_fresh else messages_of(broadcaster.listen(hello[2]))
-            heard = asyncio.create_task(_two_events(stream))
-            look_count = len(looks)
-            await asyncio.to_thread(wait_for, lambda: len(looks) >= look_count + 2)
+            events_task = asyncio.create_task(_two_events(stream))
+            look_count = len(load_calls)
+            await asyncio.to_thread(wait_for, lambda: len(load_calls) >= look_count + 2)
             earlier.commit()
-            messages = await heard
+            messages = await events_task
         broadcaster.close()
         return messages
 
@@ -293,6 +293,6 @@ def test_an_invalid_id_starts_a_new_stream(text):
 def test_streams_per_token_are_limited(sqlite_url, settings):
     with client_of_service(settings.model_copy(update={"streams_per_token": 2}), sqlite_url) as client:
         cast("Service", client.app).state.streams.update(viewer=2, operator=1)
-        refused = client.get("/api/v1/stream", headers={"Authorization": f"Bearer {VIEWER_TOKEN}"})
-        assert (refused.status_code, refused.headers["retry-after"]) == (429, "15")
-        assert refused.json()["detail"] == "2 live pages of viewers are open already: close some"
+        rejected_response = client.get("/api/v1/stream", headers={"Authorization": f"Bearer {VIEWER_TOKEN}"})
+        assert (rejected_response.status_code, rejected_response.headers["retry-after"]) == (429, "15")
+        assert rejected_response.json()["detail"] == "2 live pages of viewers are open already: close some"

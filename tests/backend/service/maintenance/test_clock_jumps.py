@@ -84,24 +84,24 @@ def test_a_jump_is_reported_once_to_every_running_run(database, reconciler):
 def test_nothing_waits_for_a_clock_that_was_set_back(database, settings, reconciler):
     """A machine that starts with a clock an hour behind finds such a record."""
     with database.sessions.begin() as session:
-        lost = make_run(session, status="running", attempt=1, worker_id="w", lease_until=db_now() + HOUR)
-        late = make_run(session, run_after=db_now() + HOUR, queued_at=db_now() + HOUR)
-        early = make_run(session, queued_at=db_now() + HOUR - 60)
+        lost_run = make_run(session, status="running", attempt=1, worker_id="w", lease_until=db_now() + HOUR)
+        late_run = make_run(session, run_after=db_now() + HOUR, queued_at=db_now() + HOUR)
+        early_run = make_run(session, queued_at=db_now() + HOUR - 60)
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu", seen_at=db_now() + HOUR, stats={}))
         session.add(Singleton(name=module.NAME, owner="somebody", until=db_now() + HOUR))
         session.execute(update(Run).values(changed_at=db_now() + HOUR))
     reconciler.run_once()
     ((event_text, line),) = event_texts(database.sessions)
-    assert event_text == lost.id
+    assert event_text == lost_run.id
     assert re.match(r"the database's clock went back by 3,[56]\d\d s", line)
     with database.sessions.begin() as session:
-        ahead = select(Run.id).where(Run.changed_at > db_now())
-        assert session.scalars(ahead).all() == []
-        over = select(Run.lease_until - db_now()).where(Run.id == lost.id)
-        assert session.scalar(over) <= settings.lease_seconds
+        ids_ahead = select(Run.id).where(Run.changed_at > db_now())
+        assert session.scalars(ids_ahead).all() == []
+        remaining_lease = select(Run.lease_until - db_now()).where(Run.id == lost_run.id)
+        assert session.scalar(remaining_lease) <= settings.lease_seconds
         assert [slot.id for slot in live_slots(session)] == ["w"]  # for half a minute
-        assert lifecycle.claim_run(session, "v", "h").run_id == early.id
-        assert lifecycle.claim_run(session, "v", "h").run_id == late.id
+        assert lifecycle.claim_run(session, "v", "h").run_id == early_run.id
+        assert lifecycle.claim_run(session, "v", "h").run_id == late_run.id
 
 
 def test_an_old_lease_is_repaired_even_if_its_trainer_wrote_once_more(database, settings, reconciler):

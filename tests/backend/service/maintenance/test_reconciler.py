@@ -21,14 +21,14 @@ from tests.waiting import wait_for
 @pytest.fixture
 def rings(monkeypatch):
     """The number of doorbell messages so far."""
-    heard: list[object] = []
+    rung_settings: list[object] = []
 
     def ring(settings):
-        heard.append(settings)
+        rung_settings.append(settings)
         return True
 
     monkeypatch.setattr(reconciler, "ring", ring)
-    return heard
+    return rung_settings
 
 
 def add_slot(session, number, run_id=None):
@@ -75,10 +75,10 @@ def test_an_unexpected_error_does_not_end_the_thread(sessions, settings, rings, 
     with sessions.begin() as session:
         make_run(session)
         add_slot(session, 0)
-    running = Reconciler(settings, sessions)
-    running.start()
+    started_reconciler = Reconciler(settings, sessions)
+    started_reconciler.start()
     wait_for(lambda: rings)
-    running.stop()
+    started_reconciler.stop()
     assert caplog.text.count("the reconciler failed") == 2
 
 
@@ -99,29 +99,29 @@ def test_points_are_sealed_in_batches_and_nothing_is_written_once_all_are(sessio
         make_attempt(session, run, 1, from_step=-1)
         write_metric(session, run, "reward/mean", dict.fromkeys(range(1, 26), 1.0))
 
-    def packed():
+    def count_packed():
         with sessions() as session:
             return session.scalar(select(func.count()).select_from(MetricBlock))
 
-    looking = Reconciler(settings, sessions)
+    new_reconciler = Reconciler(settings, sessions)
     counts = []
     for _ in range(4):
-        looking.run_once()
-        counts.append(packed())
+        new_reconciler.run_once()
+        counts.append(count_packed())
     assert counts == [1, 2, 3, 3]
     with sessions.begin() as session:
         session.execute(delete(Singleton))
-    looking.run_once()
+    new_reconciler.run_once()
     with sessions() as session:
         assert session.scalar(select(Singleton.owner)) is None
 
 
 def test_a_trial_that_keeps_failing_does_not_block_others(sessions, settings, rings, monkeypatch):
     """The error may be of any kind: the database may refuse a single trial."""
-    pending, tried = ["a", "b", "c"], []
+    pending, tried_trials = ["a", "b", "c"], []
 
     def settle(_sessions, _settings, trial):
-        tried.append(trial)
+        tried_trials.append(trial)
         if trial == "a":
             raise OperationalError("UPDATE", {}, Exception("database is locked"))
         pending.remove(trial)
@@ -129,25 +129,25 @@ def test_a_trial_that_keeps_failing_does_not_block_others(sessions, settings, ri
     monkeypatch.setattr(chores, "due_trials", lambda _session: list(pending))
     monkeypatch.setattr(chores, "settle_trial", settle)
     monkeypatch.setattr(chores, "TRIAL_PAUSE_SECONDS", 0.0)
-    looking = Reconciler(settings, sessions)
+    new_reconciler = Reconciler(settings, sessions)
     for _ in range(8):
         with suppress(OperationalError):
-            looking.run_once()
+            new_reconciler.run_once()
     assert pending == ["a"]
-    assert tried[:3] == ["a", "b", "c"]
+    assert tried_trials[:3] == ["a", "b", "c"]
 
 
 def test_a_job_pauses_after_its_end_however_long_it_takes(sessions, monkeypatch):
-    now, looks, pieces = [100.0], [], iter([True, True, True, False] * 2)
+    now, search_times, has_more = [100.0], [], iter([True, True, True, False] * 2)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     def find(_session):
-        looks.append(now[0])
-        return piece
+        search_times.append(now[0])
+        return work_ten_seconds
 
-    def piece():
+    def work_ten_seconds():
         now[0] += 10.0
-        return next(pieces)
+        return next(has_more)
 
     chore = chores.Chore(find, pause=5.0)
     with sessions() as session:
@@ -156,4 +156,4 @@ def test_a_job_pauses_after_its_end_however_long_it_takes(sessions, monkeypatch)
             chore.look(session)
             chore.go_on()
     # Four pieces of 10 s in as many passes of 1 s, then 5 s of pause.
-    assert looks == [101.0, 150.0]
+    assert search_times == [101.0, 150.0]

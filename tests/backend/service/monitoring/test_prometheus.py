@@ -13,11 +13,11 @@ from tests.factories import make_run
 
 def scraped_metrics(client):
     """Return {name: {values of the labels: value}} of a scrape."""
-    answer = client.get("/metrics")
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    response = client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     return {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
-        for family in text_string_to_metric_families(answer.text)
+        for family in text_string_to_metric_families(response.text)
     }
 
 

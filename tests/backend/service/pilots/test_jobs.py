@@ -34,9 +34,9 @@ def test_a_kubernetes_job_is_suspended_only_for_a_queue():
     container = job["spec"]["template"]["spec"]["containers"][0]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": 2}}
     assert container["command"] == COMMAND
-    queued = kubernetes_job(COMMAND, queue="lab", **options)
-    assert queued["spec"]["suspend"]
-    assert queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab"
+    queued_job = kubernetes_job(COMMAND, queue="lab", **options)
+    assert queued_job["spec"]["suspend"]
+    assert queued_job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab"
 
 
 def test_a_job_on_two_nodes_starts_a_worker_on_each():
@@ -59,10 +59,10 @@ def test_a_job_on_two_nodes_starts_a_worker_on_each():
 def test_a_skypilot_task_gets_the_variables_of_the_storage(settings, monkeypatch):
     options: dict[str, Any] = {"runs": 1, "idle": 60, "devices": 1, "nodes": 1, "accelerators": ""}
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "made-up-secret")
-    plain = json.loads(job_text(settings, cluster="skypilot", **options))
-    assert sorted(plain["secrets"]) == ["BROKER_URL", "DATABASE_URL", "GRPOLAB_TOKEN"]
-    copied = settings.model_copy(update={"artifacts_url": "s3://bucket/lab"})
-    text = job_text(copied, cluster="skypilot", **options)
+    plain_task = json.loads(job_text(settings, cluster="skypilot", **options))
+    assert sorted(plain_task["secrets"]) == ["BROKER_URL", "DATABASE_URL", "GRPOLAB_TOKEN"]
+    settings_with_storage = settings.model_copy(update={"artifacts_url": "s3://bucket/lab"})
+    text = job_text(settings_with_storage, cluster="skypilot", **options)
     assert {"ARTIFACTS_URL", "AWS_SECRET_ACCESS_KEY"} <= json.loads(text)["secrets"].keys()
     assert "made-up-secret" not in text
 
@@ -86,12 +86,12 @@ def test_an_answer_that_is_not_a_job_list_is_requested_again(tmp_path, monkeypat
 
 @pytest.mark.parametrize("control", ["\n", "\r", "\0", "\x85", "\u2028", "\x1b"])
 def test_no_path_and_no_option_starts_a_new_line(control):
-    evil = f"x{control}#SBATCH --uid=0"
+    hostile_option = f"x{control}#SBATCH --uid=0"
     for text in (
-        {"options": [evil]},
-        {"output": evil},
-        {"directory": Path(evil)},
-        {"command": [evil, *COMMAND]},
+        {"options": [hostile_option]},
+        {"output": hostile_option},
+        {"directory": Path(hostile_option)},
+        {"command": [hostile_option, *COMMAND]},
     ):
         arguments: dict[str, Any] = {
             "command": COMMAND,

@@ -68,8 +68,8 @@ def test_a_run_on_two_nodes_waits_for_pilots_of_two(session):
     assert compute_need(session, Pilots(0, 0), most=8, nodes=2).pilots == 2
     for rank in (0, 1):
         register_slot(session, f"gpu{rank}-0", Slot(0, "cpu", "CPU", 1), host="h", pid=rank, nodes=2)
-        facts = {"nodes": 2, "host": "h", "address": "10.0.0.1", "devices": 8, "traits": {}}
-        take_seat(session, "g", rank, f"gpu{rank}", **facts)
+        node_facts = {"nodes": 2, "host": "h", "address": "10.0.0.1", "devices": 8, "traits": {}}
+        take_seat(session, "g", rank, f"gpu{rank}", **node_facts)
     assert compute_need(session, Pilots(0, 1), most=8, nodes=2).pilots == 1
     report_slot(session, "gpu0-0", "busy", "a" * 26, {})
     assert compute_need(session, Pilots(0, 1), most=8, nodes=2).pilots == 2

@@ -132,8 +132,8 @@ def test_the_file_contains_no_value_that_looks_like_a_secret():
 
 def test_everything_that_the_dockerfile_copies_is_in_the_build_context():
     ignore = (ROOT / ".dockerignore").read_text().splitlines()
-    copied = {
+    copied_names = {
         name for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, re.MULTILINE) for name in line.split()
     }
-    assert copied
-    assert all(list(ROOT.glob(name)) and f"!{name}" in ignore for name in copied)
+    assert copied_names
+    assert all(list(ROOT.glob(name)) and f"!{name}" in ignore for name in copied_names)

@@ -21,11 +21,13 @@ def test_a_demo_is_launched_once_per_version(service, tmp_path, monkeypatch):
     assert first.count(" (queued)") == 2
     assert demo.launch_demo(settings, service.base) == first
     service.train(service.get("/runs")["items"][-1]["id"], 1, end="finished")
-    again = demo.launch_demo(settings, service.base)
-    assert again.startswith("already launched: ")
-    assert (again.count(" (finished)"), again.count(" (queued)")) == (1, 1)
-    healthy = RECIPES["demo_healthy"]
-    newer = healthy.model_copy(update={"config": healthy.config.model_copy(update={"steps": 81})})
-    monkeypatch.setattr(demo, "RECIPES", {**RECIPES, "demo_healthy": newer})
+    second_message = demo.launch_demo(settings, service.base)
+    assert second_message.startswith("already launched: ")
+    assert (second_message.count(" (finished)"), second_message.count(" (queued)")) == (1, 1)
+    demo_recipe = RECIPES["demo_healthy"]
+    newer_recipe = demo_recipe.model_copy(
+        update={"config": demo_recipe.config.model_copy(update={"steps": 81})}
+    )
+    monkeypatch.setattr(demo, "RECIPES", {**RECIPES, "demo_healthy": newer_recipe})
     assert demo.launch_demo(settings, service.base) != first
     assert len(service.get("/runs")["items"]) == 4

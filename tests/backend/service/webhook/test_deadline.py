@@ -15,20 +15,20 @@ DEADLINE_SECONDS = 0.5
 
 
 def test_a_hanging_name_resolution_is_abandoned(monkeypatch):
-    hold = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: hold.wait(20) and [])
+    release = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: release.wait(20) and [])
     with pytest.raises(Unreachable, match=r"the webhook's host hooks.example is not found within 0\.5 s"):
         resolve("https://hooks.example/", private=False, seconds=DEADLINE_SECONDS)
-    hold.set()
+    release.set()
 
 
 def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):
-    now, tried, create_connection = [0.0], [], socket.create_connection
+    now, tried_timeouts, create_connection = [0.0], [], socket.create_connection
 
     def connect(address, timeout, *arguments, **options):
         if not address[0].startswith("192.0.2."):
             return create_connection(address, timeout, *arguments, **options)
-        tried.append(timeout)
+        tried_timeouts.append(timeout)
         now[0] += min(timeout, 40)
         raise TimeoutError
 
@@ -37,7 +37,7 @@ def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):
     target = Target(False, "hooks.example", 80, "/", tuple(f"192.0.2.{number}" for number in range(20)))
     with pytest.raises(Unreachable, match=r"hooks.example did not answer in time"):
         post(target, b"{}", {}, seconds=60)
-    assert tried == [60, 20]
+    assert tried_timeouts == [60, 20]
 
 
 @pytest.mark.parametrize(

@@ -278,11 +278,11 @@ def test_a_name_is_resolved_once(monkeypatch, endpoint):
     lookup = socket.getaddrinfo
     hosts = []
 
-    def once(host, *arguments, **options):
+    def resolve_once(host, *arguments, **options):
         hosts.append(host)
         return lookup("127.0.0.1", *arguments, **options)
 
-    monkeypatch.setattr(socket, "getaddrinfo", once)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_once)
     post(resolve(f"http://rebinding.example:{endpoint.server_port}/", private=True), b"{}", {})
     assert [host for host in hosts if host == "rebinding.example"] == ["rebinding.example"]
     assert endpoint.received[0][1]["Host"] == f"rebinding.example:{endpoint.server_port}"

@@ -21,11 +21,11 @@ def ask_endpoint(monkeypatch, tmp_path):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made-up")
 
-    def asked(server):
+    def make_store(server):
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
         return ArtifactStore("s3://bucket/lab", tmp_path)
 
-    return asked
+    return make_store
 
 
 def listing(number):
@@ -85,14 +85,14 @@ def test_a_file_that_ends_too_early_is_a_bad_copy(ask_endpoint, tmp_path):
 
 @pytest.mark.parametrize("status", [301, 307])
 def test_a_redirect_is_not_followed(ask_endpoint, status):
-    with hostile_server(lambda _: iter([XML_RESPONSE])) as elsewhere:
-        head = f"HTTP/1.1 {status} Go\r\nLocation: {elsewhere.url}/\r\nContent-Length: 0\r\n\r\n".encode()
+    with hostile_server(lambda _: iter([XML_RESPONSE])) as other_server:
+        head = f"HTTP/1.1 {status} Go\r\nLocation: {other_server.url}/\r\nContent-Length: 0\r\n\r\n".encode()
         with hostile_server(lambda _: iter([head])) as server:
             store = ask_endpoint(server)
             for call in (store.try_out, lambda: store.listing(RUN)):
                 with pytest.raises(ArtifactFault, match=rf"a redirect \({status}\), which is not followed"):
                     call()
-        assert elsewhere.heads == []
+        assert other_server.heads == []
 
 
 @pytest.mark.parametrize("opening", [b"HTTP/1.1 200 OK\r\nA: ", XML_RESPONSE], ids=["header", "body"])

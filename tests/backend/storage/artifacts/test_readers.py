@@ -40,8 +40,8 @@ def sessions(client):
 def run(sessions, settings):
     """A finished run whose checkpoint of step 9 is only in the store."""
     with sessions.begin() as session:
-        begun = {"experiment_id": make_experiment(session).id, "attempt": 1, "started_at": 1.0}
-        run = make_run(session, status="finished", last_step=9, name="otter", finished_at=2.0, **begun)
+        run_fields = {"experiment_id": make_experiment(session).id, "attempt": 1, "started_at": 1.0}
+        run = make_run(session, status="finished", last_step=9, name="otter", finished_at=2.0, **run_fields)
         attempt = make_attempt(session, run, 1)
         attempt.started_at, attempt.ended_at = 1.0, 2.0
         write_metric(session, run, "reward/mean", {1: 0.5, 9: 0.75})
@@ -74,10 +74,10 @@ def take_store_away(monkeypatch):
 @IN_BOTH_STORES
 def test_a_file_is_downloaded(client, run):
     path = f"/api/v1/runs/{run}/files/s000009-a1"
-    answer = client.get(f"{path}/model.safetensors")
-    assert (answer.status_code, answer.content) == (200, WEIGHTS)
-    assert answer.headers["content-length"] == str(len(WEIGHTS))
-    assert answer.headers["content-disposition"] == 'attachment; filename="model.safetensors"'
+    response = client.get(f"{path}/model.safetensors")
+    assert (response.status_code, response.content) == (200, WEIGHTS)
+    assert response.headers["content-length"] == str(len(WEIGHTS))
+    assert response.headers["content-disposition"] == 'attachment; filename="model.safetensors"'
     assert client.get(f"{path}/other.json").status_code == 404
     assert client.get(f"{path}/..%2F..%2Fother").status_code == 404
 
@@ -90,10 +90,10 @@ def test_the_checkpoint_list_shows_where_the_files_are(client, run, sessions, se
         for step in (19, 29):
             make_checkpoint(session, row, settings.state, step=step, content=WEIGHTS)
     shutil.rmtree(settings.artifact_dir(run) / "s000029-a1")
-    answer = client.get(path).json()
-    places = {item["name"]: (item["is_here"], item["is_copied"]) for item in answer["items"]}
-    assert answer["has_store"]
-    assert places == {
+    document = client.get(path).json()
+    location_by_name = {item["name"]: (item["is_here"], item["is_copied"]) for item in document["items"]}
+    assert document["has_store"]
+    assert location_by_name == {
         "s000029-a1": (False, False),
         "s000019-a1": (True, False),
         "s000009-a1": (False, True),
@@ -118,14 +118,14 @@ def test_an_unreachable_store_is_not_treated_as_empty(client, run, take_store_aw
         "archive?checkpoints=true",
         "checkpoints/copies",
     ):
-        answer = client.get(f"/api/v1/runs/{run}/{path}")
-        assert (answer.status_code, "artifact store: away" in answer.text) == (503, True), answer.text
+        response = client.get(f"/api/v1/runs/{run}/{path}")
+        assert (response.status_code, "artifact store: away" in response.text) == (503, True), response.text
 
 
 def archive_of(client, run):
-    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
-    assert answer.status_code == 200, answer.text
-    return answer
+    response = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
+    assert response.status_code == 200, response.text
+    return response
 
 
 def import_into(client, content):
@@ -136,9 +136,9 @@ def import_into(client, content):
 @IN_BOTH_STORES
 def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
     content = archive_of(client, run).content
-    answer = import_into(client, content)
-    assert answer.status_code == 201, answer.text
-    assert artifact_store(settings).listing(answer.json()["run"]) == {"s000009-a1": True}
+    response = import_into(client, content)
+    assert response.status_code == 201, response.text
+    assert artifact_store(settings).listing(response.json()["run"]) == {"s000009-a1": True}
 
 
 def test_a_fork_point_is_where_its_copy_is(sessions, run, settings):
@@ -169,15 +169,17 @@ def test_the_command_line_exports_and_copies(
 def test_a_sweep_reports_only_files_missing_from_the_store(sessions, run, settings):
     (settings.state / "runs/01JSOMEOTHERDIRECTORY").mkdir(parents=True)  # the disk is present
 
-    def told():
+    def sweep_messages():
         for _ in Strays(settings, sessions).sweep():
             pass
         with sessions() as session:
             return list(session.scalars(select(Event.message).where(Event.run_id == run)))
 
-    assert told() == []
+    assert sweep_messages() == []
     artifact_store(settings).remove_run(run)
-    assert told() == ["checkpoint s000009-a1 is missing from the disk: no run can continue or start from it"]
+    assert sweep_messages() == [
+        "checkpoint s000009-a1 is missing from the disk: no run can continue or start from it"
+    ]
 
 
 def test_a_sweep_reports_nothing_while_the_store_is_unreachable(sessions, run, settings, take_store_away):

@@ -71,10 +71,10 @@ def test_a_checkpoint_is_restored_unchanged(store, runs_root, tmp_path):
     directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     assert store.listing(RUN) == {NAME: True}
-    before = content_of(directory)
+    files_before = content_of(directory)
     directory.rename(tmp_path / "away")
     assert store.fetch(directory)
-    assert content_of(directory) == before
+    assert content_of(directory) == files_before
     assert list(runs_root.rglob(".*")) == []
     assert list((runs_root.parent / "run").iterdir()) == []
     assert store.fetch(directory)  # it is present
@@ -179,9 +179,9 @@ def test_a_full_disk_is_a_local_error_and_leaves_nothing(store, runs_root, monke
     store.upload(directory)
     directory.rename(runs_root / "away")
     monkeypatch.setattr(module, "free_bytes", lambda _: 1000)
-    with pytest.raises(OSError, match=r"needs 8\.0 MB") as caught:
+    with pytest.raises(OSError, match=r"needs 8\.0 MB") as error_info:
         store.fetch(directory)
-    assert caught.value.errno == errno.ENOSPC
+    assert error_info.value.errno == errno.ENOSPC
     assert not directory.exists()
 
 
@@ -189,25 +189,25 @@ def test_two_concurrent_fetches_get_one_directory(url, runs_root, tmp_path):
     directory = write(runs_root / RUN / NAME)
     ArtifactStore(url, runs_root.parent).upload(directory)
     directory.rename(tmp_path / "away")
-    fetched = []
+    fetch_results = []
     stores = [ArtifactStore(url, runs_root.parent) for _ in range(4)]
     threads = [
-        threading.Thread(target=lambda client=client: fetched.append(client.fetch(directory)))
+        threading.Thread(target=lambda client=client: fetch_results.append(client.fetch(directory)))
         for client in stores
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert fetched == [True] * 4
+    assert fetch_results == [True] * 4
     assert content_of(directory) == content_of(tmp_path / "away")
     assert sorted(path.name for path in runs_root.iterdir()) == [RUN]
 
 
 def test_the_wait_for_a_silent_server_is_bounded(s3, runs_root, monkeypatch):
     monkeypatch.setattr(module, "CALL_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+    with socket.create_server(("127.0.0.1", 0)) as silent_server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent_server.getsockname()[1]}")
         store = ArtifactStore(s3, runs_root.parent)
         directory = write(runs_root / RUN / NAME)
         for call in (store.try_out, lambda: store.remove_run(RUN), lambda: store.upload(directory)):
@@ -241,9 +241,9 @@ def test_a_link_in_a_shared_directory_is_not_followed(tmp_path, runs_root):
             call(runs_root / RUN / NAME / "model.safetensors")
     shutil.rmtree(tmp_path / "share" / RUN)
     (tmp_path / "share" / RUN).symlink_to(tmp_path)
-    for ask in (store.listing, store.remove_run):
+    for operation in (store.listing, store.remove_run):
         with pytest.raises(ArtifactFault, match="is a link that leads out of it"):
-            ask(RUN)
+            operation(RUN)
 
 
 def test_a_manifest_must_match_its_row(store, runs_root, settings, url):
@@ -272,10 +272,10 @@ def test_missing_copies_are_made(store, runs_root, url, settings):
         rows.append(Checkpoint(run_id=RUN, path=name, sha256=digest))
     (settings.artifact_dir(RUN) / "s000001-a1" / "model.safetensors").unlink()
     (settings.artifact_dir(RUN) / "s000004-a1").rename(runs_root.parent / "away")
-    first, *later = list(copy_missing(settings, rows))
+    first, *later_messages = list(copy_missing(settings, rows))
     assert first[0].startswith(f"{RUN}/s000001-a1 was not copied: artifact store ")
     assert not first[1]
-    assert later == [
+    assert later_messages == [
         (f"{RUN}/s000004-a1 is missing on this machine and in the store", False),
         (f"copied {RUN}/{NAME}", True),
     ]
