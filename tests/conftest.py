@@ -193,10 +193,10 @@ def postgres_database(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres: str, postgres_database: str) -> Iterator[str]:
-    initial_schema = _schema_of(postgres_database)
+    initial_schema = _read_schema(postgres_database)
     yield postgres_database
     _disconnect_all(postgres_database)
-    if _schema_of(postgres_database) == initial_schema:
+    if _read_schema(postgres_database) == initial_schema:
         _empty(postgres_database)
     else:  # a test of migrations
         name = str(make_url(postgres_database).database)
@@ -270,7 +270,7 @@ def _make_database(server: str, name: str) -> str:
     return url
 
 
-def _schema_of(url: str) -> Any:
+def _read_schema(url: str) -> Any:
     """Return every table with its columns and types."""
     columns = """
         SELECT c.relname, a.attname, a.atttypid, a.attnotnull, a.attisdropped

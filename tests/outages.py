@@ -43,7 +43,7 @@ class Postgres:
             servers.signal_all(self.pid, signal.SIGCONT)
         self.is_paused = False
 
-    def cut(self) -> None:
+    def end_connections(self) -> None:
         """End every connection except our own."""
         with psycopg.connect(self.url.replace("+psycopg", ""), autocommit=True) as connection:
             other_sessions = (
@@ -53,9 +53,9 @@ class Postgres:
 
 
 @contextmanager
-def postgres_to_stop(shared: Path) -> Iterator[Postgres]:
+def postgres_to_stop(shared_directory: Path) -> Iterator[Postgres]:
     """Yield a migrated cluster in a new directory below `shared_directory`."""
-    server = Postgres(shared / f"pg-{uuid4().hex[:12]}")
+    server = Postgres(shared_directory / f"pg-{uuid4().hex[:12]}")
     try:
         upgrade(server.url)
         yield server

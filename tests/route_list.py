@@ -22,10 +22,10 @@ EXAMPLE_VALUES = {
 
 def operations(app: FastAPI) -> set[str]:
     """Return `METHOD /path` of each operation, as in permissions.py. HEAD is part of GET."""
-    return {f"{method} {path}" for route in app.router.routes for method, path in _of(route)}
+    return {f"{method} {path}" for route in app.router.routes for method, path in _list_operations(route)}
 
 
-def _of(route: BaseRoute) -> Iterator[tuple[str, str]]:
+def _list_operations(route: BaseRoute) -> Iterator[tuple[str, str]]:
     if isinstance(route, Mount):
         yield "GET", f"{route.path}/{{path:path}}"
         return

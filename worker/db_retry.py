@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.storage.engine import Sessions, database_address, reading
+from backend.storage.engine import Sessions, database_address, open_read_session
 from backend.storage.faults import Fault, database_fault
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def retry_query(
     """Return the result of a query, retried while the database is away; no writer waits for it."""
 
     def once() -> Result:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             return query(session)
 
     return _retry(once, sessions, waiting)

@@ -85,10 +85,10 @@ def _module_descriptions(name: str) -> dict[str, dict[str, str]]:
         return {}
 
 
-def _class_descriptions(tree: ast.AST, outer: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _class_descriptions(tree: ast.AST, outer_name: str) -> Iterator[tuple[str, dict[str, str]]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
-            qualified_name = f"{outer}{node.name}"
+            qualified_name = f"{outer_name}{node.name}"
             yield qualified_name, dict(_field_descriptions(node.body))
             yield from _class_descriptions(node, f"{qualified_name}.")
 

@@ -75,8 +75,8 @@ class Conflict(GrpoLabError):
 class MoveForbidden(Conflict):
     """A run in this status does not allow the action."""
 
-    def __init__(self, run_id: str, status: str, action: str, allowed: str) -> None:
-        super().__init__(f"run {run_id!r} is {status}; {action} needs a run that is {allowed}")
+    def __init__(self, run_id: str, status: str, action: str, allowed_statuses: str) -> None:
+        super().__init__(f"run {run_id!r} is {status}; {action} needs a run that is {allowed_statuses}")
 
 
 class Gone(GrpoLabError):

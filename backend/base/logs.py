@@ -93,12 +93,12 @@ class LineFormatter(logging.Formatter):
             "time": time_text.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _cut(redact(record.getMessage()), MAX_MESSAGE_CHARACTERS),
+            "message": _shorten_middle(redact(record.getMessage()), MAX_MESSAGE_CHARACTERS),
         }
         line |= _about.get()
         if record.exc_info:
             traceback_text = redact(self.formatException(record.exc_info))
-            line["exception"] = _cut(traceback_text, MAX_EXCEPTION_CHARACTERS)
+            line["exception"] = _shorten_middle(traceback_text, MAX_EXCEPTION_CHARACTERS)
         return self._json(record, line) if self._is_json else self._text(line)
 
     @staticmethod
@@ -120,7 +120,7 @@ class LineFormatter(logging.Formatter):
         return "\n".join(lines)
 
 
-def _cut(text: str, limit: int) -> str:
+def _shorten_middle(text: str, limit: int) -> str:
     """Return only the start and the end of a long text, because a traceback ends with the error."""
     if len(text) <= limit:
         return text

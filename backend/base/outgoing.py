@@ -70,7 +70,7 @@ class Deadline:
         self._until = time.monotonic() + seconds
         self._handles: list[socket.socket] = []
         self._lock = threading.Lock()
-        self._timer = threading.Timer(seconds, self._cut)
+        self._timer = threading.Timer(seconds, self._interrupt)
         self._timer.daemon = True
 
     def connect(self, address: tuple[str, int], _timeout: Any, source: Any = None) -> socket.socket:
@@ -85,7 +85,7 @@ class Deadline:
                 self._shut()
         return connection
 
-    def _cut(self) -> None:
+    def _interrupt(self) -> None:
         with self._lock:
             self.is_late = True
             self._shut()

@@ -464,20 +464,20 @@ def _split_list(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _check_prefix(beginnings: tuple[str, ...], url: str) -> str:
-    if url and not url.startswith(beginnings):
-        raise ValueError(f"it must begin with {', '.join(beginnings[:-1])} or {beginnings[-1]}")
+def _check_prefix(prefixes: tuple[str, ...], url: str) -> str:
+    if url and not url.startswith(prefixes):
+        raise ValueError(f"it must begin with {', '.join(prefixes[:-1])} or {prefixes[-1]}")
     return url
 
 
-def _check_address(url: str, beginning: str) -> str:
+def _check_address(url: str, prefix: str) -> str:
     try:
         split_url = urlsplit(url)
         split_url.port  # noqa: B018 - raises ValueError
     except ValueError:  # its message contains a part of the address
-        raise ValueError(f"it must be an address that begins with {beginning}") from None
+        raise ValueError(f"it must be an address that begins with {prefix}") from None
     if url and (split_url.scheme not in {"http", "https"} or not split_url.hostname or not url.isprintable()):
-        raise ValueError(f"it must be an address that begins with {beginning}")
+        raise ValueError(f"it must be an address that begins with {prefix}")
     if split_url.username or split_url.password or " " in url:
         raise ValueError("it must not hold a user, a password or spaces")
     return url

@@ -40,10 +40,10 @@ def size_text(count: float) -> str:
     return f"{size:.{0 if size >= 10 else 1}f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 
-def is_too_deep(document: Any, deepest: int = MAX_DEPTH) -> bool:
-    """Return whether a JSON document is nested deeper than `deepest`, without recursion."""
+def is_too_deep(document: Any, max_depth: int = MAX_DEPTH) -> bool:
+    """Return whether a JSON document is nested deeper than `max_depth`, without recursion."""
     nodes = [document]
-    for _ in range(deepest + 1):
+    for _ in range(max_depth + 1):
         nodes = [child for node in nodes if isinstance(node, dict | list | tuple)
                  for child in (node.values() if isinstance(node, dict) else node)]  # fmt: skip
     return bool(nodes)
@@ -64,7 +64,7 @@ def read_json(text: str | bytes, *, constants: Callable[[str], float] | None = N
     raise ValueError(f"it is nested deeper than {MAX_ANSWER_DEPTH} levels")
 
 
-def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str] | None:
+def find_unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str] | None:
     """Return (path, reason) of the first value in a document that cannot be stored, or None if all can be."""
     if depth > MAX_DEPTH:
         return path, f"is nested deeper than {MAX_DEPTH} levels"
@@ -86,7 +86,9 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
         children = [(str(number), value) for number, value in enumerate(document)]
     else:
         return None
-    problems = (unstorable(value, f"{path}.{key}" if path else key, depth + 1) for key, value in children)
+    problems = (
+        find_unstorable(value, f"{path}.{key}" if path else key, depth + 1) for key, value in children
+    )
     return next((problem for problem in problems if problem), None)
 
 

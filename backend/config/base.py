@@ -34,7 +34,7 @@ class Frozen(StrictNumbers):
         return type(self).model_validate(self.model_dump() | changes)
 
 
-def refusal(errors: list[tuple[str, str]]) -> PydanticCustomError:
+def combination_error(errors: list[tuple[str, str]]) -> PydanticCustomError:
     """Return an error for an invalid combination, from (path relative to the model, reason) pairs."""
     return PydanticCustomError(
         "combination",

@@ -56,10 +56,10 @@ def read_answer(row: Mapping[str, Any], columns: Columns) -> Any:
     return message_text(last_message, f"field {columns.answer!r}: the last message")
 
 
-def stated_answer(text: str, *, after: str, form: AnswerForm) -> str:
+def stated_answer(text: str, *, marker: str, form: AnswerForm) -> str:
     """Return the answer in a row's text. A solution without a box is
     returned whole, so that checks see it.
     """
     if form == "boxed":
         return last_boxed(text) or text.strip()
-    return text.rpartition(after)[2].strip() if after else text.strip()
+    return text.rpartition(marker)[2].strip() if marker else text.strip()

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from backend.config.base import Frozen, refusal
+from backend.config.base import Frozen, combination_error
 
 FieldName = Annotated[str, Field(max_length=128)]
 
@@ -86,5 +86,5 @@ class DataConfig(Frozen):
             reason = "is empty: a curriculum needs this, pass_rate_field or pass_rates"
             errors.append(("difficulty_field", reason))
         if errors:
-            raise refusal(errors)
+            raise combination_error(errors)
         return self

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from backend.config.base import MAX_STEPS, Frozen, refusal
+from backend.config.base import MAX_STEPS, Frozen, combination_error
 from backend.config.problems import FileProblem, HubProblem, ProblemSource, SumsProblem
 
 SuiteName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
@@ -71,9 +71,9 @@ class Suite(Frozen):
         is_end = step == last_step and (self.at_end or last_step == 0)
         return is_end or step in self.steps or (self.every > 0 and step % self.every == 0)
 
-    def evaluations(self, steps: int, *, after: int = 0) -> int:
-        """Return how many times a run of `steps` steps evaluates the suite after the step `after`."""
-        first_step = after + 1 if after else 0
+    def evaluations(self, steps: int, *, after_step: int = 0) -> int:
+        """Return how many times a run of `steps` steps evaluates the suite after the step `after_step`."""
+        first_step = after_step + 1 if after_step else 0
         scheduled_steps = {step for step in self.steps if first_step <= step <= steps} | (
             {steps} if self.at_end or not steps else set()
         )
@@ -103,7 +103,7 @@ class Suite(Frozen):
             reason = f"is all, but {self.problem.name} has no fixed rows: expected held_out"
             errors.append(("rows", reason))
         if errors:
-            raise refusal(errors)
+            raise combination_error(errors)
         return self
 
 

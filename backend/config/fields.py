@@ -31,7 +31,7 @@ class Row:
     """Default as JSON, or the name of the default option of a union, or "" for a section."""
     values: str
     """Choices or range in Markdown."""
-    meaning: str
+    description: str
     required: bool = False
 
 
@@ -66,7 +66,7 @@ def _read(path: str, node: Node, models: Node, sections_by_path: dict[str, Secti
             if "const" in resolved_node:
                 continue
             field_path = f"{path}.{key}".lstrip(".")
-            row = _row(field_path, resolved_node, models, required=key in member.get("required", ()))
+            row = _row(field_path, resolved_node, models, is_required=key in member.get("required", ()))
             section.rows.setdefault(row, {})[name] = None
             if any(_members(resolved_node, models)):
                 _read(field_path, resolved_node, models, sections_by_path)
@@ -96,9 +96,9 @@ def _option(model: Node) -> str:
     return next((tag for tag in tags if tag), "")
 
 
-def _row(path: str, node: Node, models: Node, *, required: bool) -> Row:
+def _row(path: str, node: Node, models: Node, *, is_required: bool) -> Row:
     values = ", or ".join(filter(None, _values(node, models)))
-    return Row(path, _default(node), values, node.get("description", ""), required)
+    return Row(path, _default(node), values, node.get("description", ""), is_required)
 
 
 def _default(node: Node) -> str:

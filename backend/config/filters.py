@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from backend.config.base import Frozen, refusal
+from backend.config.base import Frozen, combination_error
 
 
 class KeepAllGroups(Frozen):
@@ -33,7 +33,7 @@ class AccuracyFilter(Frozen):
     @model_validator(mode="after")
     def _check_order(self) -> "AccuracyFilter":
         if self.low >= self.high:
-            raise refusal([("high", f"must be above low = {self.low:g}, got {self.high:g}")])
+            raise combination_error([("high", f"must be above low = {self.low:g}, got {self.high:g}")])
         return self
 
 

@@ -60,7 +60,7 @@ class JsonlIndex:
     """Number of characters of each prompt, of shape [rows]."""
     conversation: int
     """Number of the first line whose prompt is a list of messages, or 0 if there is none."""
-    stamp: tuple[int, int]
+    file_version: tuple[int, int]
     """Size of the file in bytes and its modification time in nanoseconds."""
 
     def __len__(self) -> int:
@@ -77,11 +77,11 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
 
     Raises BadDataset with up to 20 errors, each with the line, the field, the value and the expected value.
     """
-    check, digest, file_version = RowCheck(columns), sha256(), _stamp(path)
+    check, digest, file_version = RowCheck(columns), sha256(), _read_file_version(path)
     offsets, keys, lines, lengths = array("Q"), array("Q"), array("I"), array("I")
     splits, conversation = bytearray(), 0
     for line in _lines(path, digest):
-        if (row := check.take(line)) is not None:
+        if (row := check.check_line(line)) is not None:
             prompt = read_prompt(row, columns)
             question = question_text(prompt)
             conversation = conversation or (line.number if isinstance(prompt, list) else 0)
@@ -101,7 +101,7 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
 
 def read_row(index: JsonlIndex, number: int) -> dict[str, Any]:
     """Return the row with the index `number`, starting at 0. Raises BadDataset if the file has changed."""
-    if _stamp(index.path) != index.stamp:
+    if _read_file_version(index.path) != index.file_version:
         raise BadDataset(index.path.name, [LineError(0, "has changed while it was in use")])
     with index.path.open("rb") as file:
         file.seek(index.offsets[number])
@@ -135,7 +135,7 @@ def resolve_dataset(datasets_dir: Path, name: str) -> Path:
     return path
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _read_file_version(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns
 

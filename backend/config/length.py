@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from backend.config.base import Frozen, refusal
+from backend.config.base import Frozen, combination_error
 
 
 class KeepTruncated(Frozen):
@@ -58,7 +58,9 @@ class _Overlong(Frozen):
     @model_validator(mode="after")
     def _ramp_inside(self) -> Self:
         if self.cache_fraction > self.max_fraction:
-            raise refusal([("cache_fraction", f"must be at most max_fraction = {self.max_fraction:g}")])
+            raise combination_error(
+                [("cache_fraction", f"must be at most max_fraction = {self.max_fraction:g}")]
+            )
         return self
 
     def ramp(self, max_new_tokens: int) -> Ramp:

@@ -75,14 +75,20 @@ def merged_fields(
     return _correct_config(merged, (base, variant))
 
 
-def _fitting_correction(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -> dict[str, Any]:
+def _fitting_correction(
+    merged_config: dict[str, Any], preset: str, given_fields: tuple[Fields, ...]
+) -> dict[str, Any]:
     """Return the fields with the minibatches of a preset limited to the prompts of a step.
 
     A number of minibatches that the user has set does not change.
     """
     preset_minibatches = _preset_changes(preset).get("updates", {}).get("minibatches")
-    prompts = merged["sampling"].get("prompts_per_step") if isinstance(merged["sampling"], Mapping) else None
-    updates = [fields.get("updates", {}) for fields in written]
+    prompts = (
+        merged_config["sampling"].get("prompts_per_step")
+        if isinstance(merged_config["sampling"], Mapping)
+        else None
+    )
+    updates = [fields.get("updates", {}) for fields in given_fields]
     is_chosen = any(
         not isinstance(fields_of_updates, Mapping) or "minibatches" in fields_of_updates
         for fields_of_updates in updates
@@ -93,29 +99,29 @@ def _fitting_correction(merged: dict[str, Any], preset: str, written: tuple[Fiel
         or not isinstance(prompts, int)
         or not 0 < prompts < preset_minibatches
     ):
-        return merged
-    return merge(merged, {"updates": {"minibatches": prompts}})
+        return merged_config
+    return merge(merged_config, {"updates": {"minibatches": prompts}})
 
 
-def _correct_config(merged: dict[str, Any], written: tuple[Fields, ...]) -> dict[str, Any]:
+def _correct_config(merged_config: dict[str, Any], given_fields: tuple[Fields, ...]) -> dict[str, Any]:
     """Return the fields with the correction token_tis if sampling is off-policy and nothing corrects for it.
 
     A correction that the user has set, including `none`, does not change.
     """
-    sampling, objective = merged["sampling"], merged["objective"]
-    objectives = [fields.get("objective", {}) for fields in written]
+    sampling, objective = merged_config["sampling"], merged_config["objective"]
+    objectives = [fields.get("objective", {}) for fields in given_fields]
     is_chosen = any(
         not isinstance(fields_of_objective, Mapping) or "correction" in fields_of_objective
         for fields_of_objective in objectives
     )
     if is_chosen or not isinstance(sampling, Mapping) or not isinstance(objective, Mapping):
-        return merged
+        return merged_config
     ratio, correction = objective.get("ratio"), objective.get("correction")
     is_none = isinstance(correction, Mapping) and correction.get("type") == "none"
     has_sampler = isinstance(ratio, Mapping) and ratio.get("old") == "sampler"
     if not is_none or has_sampler or not _is_off_policy(sampling):
-        return merged
-    return merge(merged, {"objective": {"correction": {"type": "token_tis"}}})
+        return merged_config
+    return merge(merged_config, {"objective": {"correction": {"type": "token_tis"}}})
 
 
 def _is_off_policy(sampling: Fields) -> bool:
@@ -125,10 +131,10 @@ def _is_off_policy(sampling: Fields) -> bool:
     return is_other or (type(ahead) is int and ahead > 0)
 
 
-def merge(below: Fields, above: Fields) -> dict[str, Any]:
-    """Merge `above` into a copy of `below` recursively. Values of `above` take precedence."""
-    merged = dict(below)
-    for key, value in above.items():
+def merge(base: Fields, override: Fields) -> dict[str, Any]:
+    """Merge `override` into a copy of `base` recursively. Values of `override` take precedence."""
+    merged = dict(base)
+    for key, value in override.items():
         base_value = merged.get(key)
         if isinstance(base_value, Mapping) and isinstance(value, Mapping) and _same_member(base_value, value):
             merged[key] = merge(base_value, value)
@@ -176,39 +182,39 @@ def grading_hash(config: RunConfig) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def field_errors(error: ValidationError, written: Any) -> list[FieldError]:
-    """Convert pydantic's errors about `written` to dotted paths and messages with the invalid value."""
+def field_errors(error: ValidationError, document: Any) -> list[FieldError]:
+    """Convert pydantic's errors about `document` to dotted paths and messages with the invalid value."""
     items = error.errors(include_url=False)
     locations = [item["loc"] for item in items]
     return [
         field_error
         for item in items
         if not (item["type"] == "too_short" and _is_above(item["loc"], locations))
-        for field_error in _field_errors(tuple(_strip_tags(item["loc"], written)), dict(item))
+        for field_error in _field_errors(tuple(_strip_tags(item["loc"], document)), dict(item))
     ]
 
 
-def _is_above(loc: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
+def _is_above(loc: tuple[Any, ...], error_locs: list[tuple[Any, ...]]) -> bool:
     """Return whether an item of the list at `loc` has an error, because
     pydantic then counts it as missing.
     """
-    return any(len(other_loc) > len(loc) and other_loc[: len(loc)] == loc for other_loc in places)
+    return any(len(other_loc) > len(loc) and other_loc[: len(loc)] == loc for other_loc in error_locs)
 
 
-def _strip_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
+def _strip_tags(loc: tuple[Any, ...], document: Any) -> Iterator[str]:
     """Yield the segments of the user's path, without the tags of union members that pydantic inserts."""
     for key in loc:
-        if _is_tag(key, written):
+        if _is_tag(key, document):
             continue
-        if isinstance(written, (str, int, float)):
+        if isinstance(document, (str, int, float)):
             return  # the branch of a union such as int | "max_new_tokens"
         yield str(key)
-        if isinstance(written, Mapping):
-            written = written.get(key)
-        elif isinstance(written, (list, tuple)) and isinstance(key, int) and key < len(written):
-            written = written[key]
+        if isinstance(document, Mapping):
+            document = document.get(key)
+        elif isinstance(document, (list, tuple)) and isinstance(key, int) and key < len(document):
+            document = document[key]
         else:
-            written = None
+            document = None
 
 
 MESSAGE_BY_ERROR_TYPE = {
@@ -220,12 +226,12 @@ MESSAGE_BY_ERROR_TYPE = {
 """Messages for error types that pydantic describes with Python terms."""
 
 
-def _is_tag(key: Any, written: Any) -> bool:
+def _is_tag(key: Any, document: Any) -> bool:
     """Return whether a segment of a path is the tag of a union member and not a field."""
-    if not isinstance(written, Mapping):
-        return isinstance(written, (str, int, float))  # a number or text has no parts
-    kinds = (written.get("type"), written.get("name"), "by_domain")
-    return key not in written and key in kinds
+    if not isinstance(document, Mapping):
+        return isinstance(document, (str, int, float))  # a number or text has no parts
+    kinds = (document.get("type"), document.get("name"), "by_domain")
+    return key not in document and key in kinds
 
 
 def _field_errors(loc: tuple[str, ...], item: dict[str, Any]) -> list[FieldError]:

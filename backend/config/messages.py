@@ -115,12 +115,12 @@ def _content(value: object, path: str) -> str:
         return value
     if not isinstance(value, list) or not value:
         raise ValueError(f"{path}: content: expected text, got {_excerpt(value)}")
-    return "".join(_text_of_piece(part, path) for part in value)
+    return "".join(_read_part_text(part, path) for part in value)
 
 
-def _text_of_piece(piece: object, path: str) -> str:
-    kind = piece.get("type") if isinstance(piece, Mapping) else None
-    text = piece.get("text") if isinstance(piece, Mapping) else None
+def _read_part_text(part: object, path: str) -> str:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    text = part.get("text") if isinstance(part, Mapping) else None
     if kind == "text" and isinstance(text, str):
         return text
     if isinstance(kind, str) and kind != "text":
@@ -128,7 +128,7 @@ def _text_of_piece(piece: object, path: str) -> str:
             f"{path}: content of the type {_excerpt(kind)} is not supported: "
             "a policy reads text alone, no images, audio or video"
         )
-    raise ValueError(f"{path}: content: expected text, got {_excerpt(piece)}")
+    raise ValueError(f"{path}: content: expected text, got {_excerpt(part)}")
 
 
 def _is_tool(value: object) -> bool:

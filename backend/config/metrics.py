@@ -326,11 +326,11 @@ def interval_names(name: str) -> tuple[str, str]:
     return f"{name}_low", f"{name}_high"
 
 
-def _fill_family(family: str, parts: Sequence[str]) -> str:
+def _fill_family(family: str, fillings: Sequence[str]) -> str:
     """Return the name of a family with its placeholders replaced by the parts. Extra parts are ignored."""
     literals = _BRACKETS.split(family)
     return "".join(
-        text + filling for text, filling in zip_longest(literals, parts[: len(literals) - 1], fillvalue="")
+        text + filling for text, filling in zip_longest(literals, fillings[: len(literals) - 1], fillvalue="")
     )
 
 

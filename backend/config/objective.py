@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationInfo, field_validator
 
 from backend.config import knobs
-from backend.config.base import Frozen, refusal
+from backend.config.base import Frozen, combination_error
 
 
 class Objective(Frozen):
@@ -54,7 +54,7 @@ class Objective(Frozen):
         if advantage is not None and advantage.judges_tokens and ratio.is_shared:
             kind = f"advantage {advantage.type} judges each token: "
             reason = f"is {ratio.type}, one gradient for all tokens, but {kind}"
-            raise refusal([("type", reason + "expected token or seq_geo_token")])
+            raise combination_error([("type", reason + "expected token or seq_geo_token")])
         return ratio
 
     @field_validator("surrogate")
@@ -62,11 +62,11 @@ class Objective(Frozen):
     def _surrogate_fits_ratio(cls, surrogate: knobs.Surrogate, info: ValidationInfo) -> knobs.Surrogate:
         ratio = _type(info, "ratio")
         if ratio and ratio not in surrogate.ratios:
-            raise refusal([("type", _surrogate_reason(surrogate, ratio))])
+            raise combination_error([("type", _surrogate_reason(surrogate, ratio))])
         dual_clip = getattr(surrogate, "dual_clip", 0)
         if 0 < dual_clip <= 1:
             reason = f"is {dual_clip:g}, but it caps ratios from above: expected 0 (off) or more than 1"
-            raise refusal([("dual_clip", reason)])
+            raise combination_error([("dual_clip", reason)])
         return surrogate
 
     @field_validator("correction")
@@ -76,7 +76,7 @@ class Objective(Frozen):
     ) -> knobs.Correction:
         if correction.type != "none" and getattr(info.data.get("ratio"), "old", "") == "sampler":
             reason = f"is {correction.type}, but ratio.old = sampler already contains the mismatch: "
-            raise refusal([("type", reason + "expected none, or ratio.old = recompute")])
+            raise combination_error([("type", reason + "expected none, or ratio.old = recompute")])
         return correction
 
     @field_validator("router")
@@ -84,7 +84,7 @@ class Objective(Frozen):
     def _router_has_its_ratio(cls, router: knobs.Router, info: ValidationInfo) -> knobs.Router:
         if router.type != "none" and _type(info, "ratio") == "none":
             reason = "is router_shift, which multiplies the policy ratio, but ratio is none: "
-            raise refusal([("type", reason + "expected none, or another ratio")])
+            raise combination_error([("type", reason + "expected none, or another ratio")])
         return router
 
     @field_validator("kl")
@@ -92,7 +92,7 @@ class Objective(Frozen):
     def _kl_has_its_ratio(cls, kl: knobs.Kl, info: ValidationInfo) -> knobs.Kl:
         if kl.type in {"r_k3", "r_k1"} and _type(info, "ratio") == "none":
             reason = f"is {kl.type}, which multiplies by the policy ratio, but ratio is none: "
-            raise refusal([("type", reason + "expected k3, k2 or k1")])
+            raise combination_error([("type", reason + "expected k3, k2 or k1")])
         return kl
 
     @field_validator("kl")
@@ -101,7 +101,7 @@ class Objective(Frozen):
         is_decoupled = getattr(info.data.get("advantage"), "multi_reward", "sum") == "gdpo"
         if is_decoupled and isinstance(kl, knobs.KlK1) and kl.place == "reward":
             reason = "is reward, but advantage.multi_reward = gdpo normalises each reward term apart, "
-            raise refusal([("place", reason + "and the KL is none of them: expected loss")])
+            raise combination_error([("place", reason + "and the KL is none of them: expected loss")])
         return kl
 
     @field_validator("kl")
@@ -113,17 +113,17 @@ class Objective(Frozen):
             reason = (
                 "is old, but KL in the reward compares with the old policy itself: it would always be 0; "
             )
-            raise refusal([("to", reason + "expected reference, or place = loss")])
+            raise combination_error([("to", reason + "expected reference, or place = loss")])
         if kl.to == "old" and isinstance(kl, knobs.KlK1):
             reason = (
                 "is k1, but the completions come from the old policy: their mean of k1 is minus the KL, so "
                 "the penalty would push away; expected r_k3, r_k1, k3 or k2 with kl.to = old"
             )
-            raise refusal([("type", reason)])
+            raise combination_error([("type", reason)])
         weights = kl.coef.values() if isinstance(kl.coef, Mapping) else [kl.coef]
         if kl.controller.type != "fixed" and not any(weights):
             reason = f"is 0, and the {kl.controller.type} controller only multiplies it: must be above 0"
-            raise refusal([("coef", reason)])
+            raise combination_error([("coef", reason)])
         return kl
 
     @field_validator("token_weight")
@@ -137,7 +137,7 @@ class Objective(Frozen):
             explanation = (
                 f"ratio {ratio.type} has one gradient for all: expected ratio token or seq_geo_token"
             )
-            raise refusal([("type", reason + explanation)])
+            raise combination_error([("type", reason + explanation)])
         return token_weight
 
     @property

@@ -45,6 +45,6 @@ def _examples(source: ProblemSource, seed: int, datasets_dir: Path) -> Iterator[
         for number in range(min(EXAMPLES_PER_SOURCE, len(rows))):
             row = read_row(rows, number)
             answer = stated_answer(
-                str(read_answer(row, columns)), after=source.answer_after, form=source.answer_form
+                str(read_answer(row, columns)), marker=source.answer_after, form=source.answer_form
             )
             yield Example(question_text(read_prompt(row, columns)), answer, source.label)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from backend.config.base import MAX_NAME_CHARACTERS, Frozen, refusal
+from backend.config.base import MAX_NAME_CHARACTERS, Frozen, combination_error
 from backend.config.columns import AnswerForm
 from backend.config.reasoning_gym_checks import parameter_errors
 from backend.config.reasoning_gym_tasks import TASKS
@@ -56,10 +56,10 @@ class SumsProblem(Frozen):
     @model_validator(mode="after")
     def _wide_enough(self) -> "SumsProblem":
         if self.low >= self.high:
-            raise refusal([("high", f"must be above low = {self.low}, got {self.high}")])
+            raise combination_error([("high", f"must be above low = {self.low}, got {self.high}")])
         if (sums := comb(self.high - self.low + self.operands, self.operands)) < MIN_SUMS:
             reason = f"leaves only {sums} different sums, expected at least {MIN_SUMS} (some are held out)"
-            raise refusal([("high", reason)])
+            raise combination_error([("high", reason)])
         return self
 
 
@@ -91,9 +91,11 @@ class ReasoningGymProblem(Frozen):
     @model_validator(mode="after")
     def _check_task(self) -> "ReasoningGymProblem":
         if self.task not in TASKS:
-            raise refusal([("task", f"there is no task {self.task!r}{_nearest(self.task, TASKS)}")])
+            raise combination_error(
+                [("task", f"there is no task {self.task!r}{_find_nearest_name(self.task, TASKS)}")]
+            )
         if errors := parameter_errors(self.task, TASKS[self.task], self.task_config):
-            raise refusal([(f"task_config.{key}", reason) for key, reason in errors])
+            raise combination_error([(f"task_config.{key}", reason) for key, reason in errors])
         return self
 
 
@@ -205,11 +207,13 @@ class HubProblem(Frozen):
     def _refuse_dots(self) -> "HubProblem":
         for field in ("dataset", "eval_dataset"):
             if ".." in (name := getattr(self, field)):
-                raise refusal([(field, f"expected a name on the hub, got {name!r}")])
+                raise combination_error([(field, f"expected a name on the hub, got {name!r}")])
         if self.eval_dataset and not self.eval_split:
-            raise refusal([("eval_split", f"expected the split of {self.eval_dataset} that is held out")])
+            raise combination_error(
+                [("eval_split", f"expected the split of {self.eval_dataset} that is held out")]
+            )
         if self.eval_split == self.split and self.eval_dataset in ("", self.dataset):
-            raise refusal([("eval_split", f"must differ from split = {self.split!r}")])
+            raise combination_error([("eval_split", f"must differ from split = {self.split!r}")])
         return self
 
 
@@ -288,7 +292,7 @@ def problem_catalog() -> list[dict[str, Any]]:
     ]
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def _find_nearest_name(name: str, names: Iterable[str]) -> str:
     similar_names = get_close_matches(name, names, n=3)
     return (
         f"; did you mean {', '.join(similar_names)}" if similar_names else "; GET /api/v1/problems lists them"

@@ -76,8 +76,10 @@ def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[
     values = {key: parameter.default for key, parameter in task.parameters.items()} | dict(config)
     reported_parameters: set[str] = set()
     for rule in task.rules:
-        left_value, right_value = (_value(operand, values) for operand in (rule.left, rule.right))
-        parameter_key = rule.left if rule.left in config else rule.right
+        left_value, right_value = (
+            _value(operand, values) for operand in (rule.left_operand, rule.right_operand)
+        )
+        parameter_key = rule.left_operand if rule.left_operand in config else rule.right_operand
         if (
             parameter_key in config
             and parameter_key not in reported_parameters
@@ -85,26 +87,24 @@ def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[
             and not COMPARISONS[rule.operator](left_value, right_value)
         ):
             reported_parameters.add(parameter_key)
-            yield (
-                parameter_key,
-                f"{name} expects {_rule_text(parameter_key, rule)}, got {_got(parameter_key, rule, values)}",
-            )
+            expected, actual = _rule_text(parameter_key, rule), _describe_values(parameter_key, rule, values)
+            yield parameter_key, f"{name} expects {expected}, got {actual}"
 
 
-def _value(side: str, values: Mapping[str, Any]) -> Any:
-    return values[side] if side in values else float(side)
+def _value(operand: str, values: Mapping[str, Any]) -> Any:
+    return values[operand] if operand in values else float(operand)
 
 
-def _rule_text(at: str, rule: Rule) -> str:
-    if at == rule.left:
+def _rule_text(parameter: str, rule: Rule) -> str:
+    if parameter == rule.left_operand:
         return " ".join(rule)
-    return f"{rule.right} {FLIPPED_OPERATORS[rule.operator]} {rule.left}"
+    return f"{rule.right_operand} {FLIPPED_OPERATORS[rule.operator]} {rule.left_operand}"
 
 
-def _got(at: str, rule: Rule, values: Mapping[str, Any]) -> str:
-    other_side = rule.right if at == rule.left else rule.left
+def _describe_values(parameter: str, rule: Rule, values: Mapping[str, Any]) -> str:
+    other_side = rule.right_operand if parameter == rule.left_operand else rule.left_operand
     beside = f" and {other_side} = {_excerpt(values[other_side])}" if other_side in values else ""
-    return f"{_excerpt(values[at])}{beside}"
+    return f"{_excerpt(values[parameter])}{beside}"
 
 
 def _excerpt(value: Any) -> str:

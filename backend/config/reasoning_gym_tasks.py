@@ -236,9 +236,9 @@ class Parameter(NamedTuple):
 class Rule(NamedTuple):
     """A comparison that the task asserts, e.g. max_terms >= min_terms."""
 
-    left: str
+    left_operand: str
     operator: str
-    right: str
+    right_operand: str
 
 
 class Task(NamedTuple):
@@ -260,11 +260,11 @@ def _parse_tasks(text: str) -> dict[str, Task]:
     return tasks
 
 
-def _parameter(word: str) -> Parameter:
+def _parameter(text: str) -> Parameter:
     try:
-        default: Any = json.loads(word)
+        default: Any = json.loads(text)
     except json.JSONDecodeError:
-        return Parameter(word, None)
+        return Parameter(text, None)
     return Parameter(TYPE_NAMES[type(default)], default)
 
 

@@ -57,24 +57,24 @@ class LineSplitter:
         self._begun = bytearray()
         self._number = self._offset = self._read = 0
 
-    def feed(self, piece: bytes) -> Iterator[Line]:
+    def feed(self, chunk: bytes) -> Iterator[Line]:
         """Yield the lines that end in a piece."""
         line_start = 0
-        while (line_end := piece.find(b"\n", line_start)) >= 0:
-            self._keep(piece[line_start:line_end])
+        while (line_end := chunk.find(b"\n", line_start)) >= 0:
+            self._keep(chunk[line_start:line_end])
             line_start = line_end + 1
             yield self._line(self._read + line_start)
-        self._keep(piece[line_start:])
-        self._read += len(piece)
+        self._keep(chunk[line_start:])
+        self._read += len(chunk)
 
     def finish(self) -> Iterator[Line]:
         """Yield the last line if it does not end with a line break."""
         if self._offset < self._read:
             yield self._line(self._read)
 
-    def _keep(self, piece: bytes) -> None:
+    def _keep(self, chunk: bytes) -> None:
         free_bytes = MAX_LINE_BYTES + 2 - len(self._begun)
-        self._begun += piece[:free_bytes]
+        self._begun += chunk[:free_bytes]
 
     def _line(self, next_offset: int) -> Line:
         self._number += 1
@@ -100,7 +100,7 @@ class RowCheck:
         """Whether the check has ended, because there are too many lines or errors."""
         return self._is_too_long or len(self.errors) >= MAX_ERRORS
 
-    def take(self, line: Line) -> dict[str, Any] | None:
+    def check_line(self, line: Line) -> dict[str, Any] | None:
         """Check a line and return its row, or None if it is blank or invalid."""
         if line.number > MAX_LINES and not self._is_too_long:
             self.errors, self._is_too_long = [LineError(0, f"has more than {MAX_LINES:,} lines")], True

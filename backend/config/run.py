@@ -2,7 +2,7 @@
 
 from pydantic import model_validator
 
-from backend.config.base import refusal
+from backend.config.base import combination_error
 from backend.config.rules.combinations import combination_errors
 from backend.config.sections import RunSections
 
@@ -13,5 +13,5 @@ class RunConfig(RunSections):
     @model_validator(mode="after")
     def _makes_sense(self) -> "RunConfig":
         if errors := combination_errors(self):
-            raise refusal(errors)
+            raise combination_error(errors)
         return self

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from backend.config.adapters import Adapter, NoAdapter
-from backend.config.base import MAX_NAME_CHARACTERS, MAX_STEPS, Frozen, refusal
+from backend.config.base import MAX_NAME_CHARACTERS, MAX_STEPS, Frozen, combination_error
 from backend.config.causes import Cause
 from backend.config.data import DataConfig
 from backend.config.engines import Engine, LocalEngine
@@ -63,7 +63,7 @@ class PolicyConfig(Frozen):
             if name in RESERVED_TEMPLATE_VARIABLES
         ]
         if errors:
-            raise refusal(errors)
+            raise combination_error(errors)
         return self
 
     adapter: Adapter = NoAdapter()

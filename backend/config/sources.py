@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 
 def source_errors(
-    config: "RunConfig", *, datasets_dir: Path, hf_online: bool, unserved: Mapping[str, str]
+    config: "RunConfig", *, datasets_dir: Path, hf_online: bool, unserved_reasons: Mapping[str, str]
 ) -> list[FieldError]:
     """Return an error for each field of problems, suites and rewards that this machine does not support.
 
-    `unserved` maps the reward terms whose server is not configured to the name of the missing setting.
+    `unserved_reasons` maps the reward terms whose server is not configured to the name of the missing
+    setting.
     """
     return [
         *_rates_errors(config.data, datasets_dir),
         *_problem_errors(config.sources, datasets_dir=datasets_dir, hf_online=hf_online),
-        *_reward_errors(config.rewards, unserved),
+        *_reward_errors(config.rewards, unserved_reasons),
     ]
 
 
@@ -125,9 +126,11 @@ def _trains(path: str) -> bool:
     return path.startswith("problems.")
 
 
-def _reward_errors(rewards: Sequence[RewardTerm], unserved: Mapping[str, str]) -> Iterator[FieldError]:
+def _reward_errors(
+    rewards: Sequence[RewardTerm], unserved_reasons: Mapping[str, str]
+) -> Iterator[FieldError]:
     for number, term in enumerate(rewards):
-        if setting := unserved.get(term.name):
+        if setting := unserved_reasons.get(term.name):
             message = (
                 f"the reward {term.name} needs a server that is not configured: "
                 f"the operator must set {setting}"
@@ -161,8 +164,10 @@ def _cached_index(path: Path, columns: Columns, _stamp: tuple[int, int, int]) ->
 
 
 @lru_cache(maxsize=64)
-def _has_training_rows(path: Path, columns: Columns, stamp: tuple[int, int, int], fraction: float) -> bool:
-    index = _cached_index(path, columns, stamp)
+def _has_training_rows(
+    path: Path, columns: Columns, file_version: tuple[int, int, int], fraction: float
+) -> bool:
+    index = _cached_index(path, columns, file_version)
     held_out = held_out_keys(index.keys, index.splits, fraction)
     return any(key not in held_out for key in index.keys)
 

@@ -28,7 +28,7 @@ from backend.runs.launch_checks import queue_check
 from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import CheckRequest, RunItem
 from backend.runs.store import find_run
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 
 router = Router(prefix="/api/v1/experiments", tags=["experiments"])
 
@@ -63,7 +63,7 @@ def check_first(body: CheckRequest, lab: LabOf, later: BackgroundTasks, key: Key
     """
     run_id = queue_check(lab, body, key=key)
     later.add_task(ring, lab.settings)
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         return Json(find_run(session, run_id), 202, background=later)
 
 

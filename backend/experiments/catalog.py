@@ -233,7 +233,7 @@ def validate(body: dict[str, Any], request: Request, session: ReadSession, setti
             "formula_notes": loss_formula["notes"],
             "formula_legend": loss_formula["legend"],
             "estimates": estimates(
-                session, config, settings, after=request_of_run.fork.step if request_of_run.fork else 0
+                session, config, settings, after_step=request_of_run.fork.step if request_of_run.fork else 0
             ),
             "memory": memory.model_dump(mode="json"),
             "warnings": [

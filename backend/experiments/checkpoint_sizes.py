@@ -26,13 +26,13 @@ MASTER_BYTES = 4
 """Bytes per parameter of moments and master weights, which are float32."""
 
 
-def max_checkpoints(config: RunConfig, *, after: int = 0) -> int:
+def max_checkpoints(config: RunConfig, *, after_step: int = 0) -> int:
     """Return the maximum number of checkpoints that exist at the same time, including the one being written.
 
-    For a fork, only the checkpoints that it saves after the step `after` are counted.
+    For a fork, only the checkpoints that it saves after the step `after_step` are counted.
     """
     rule, steps = config.checkpointing, config.steps
-    saves = -(-steps // rule.every) - after // rule.every if rule.every else min(steps, 1)
+    saves = -(-steps // rule.every) - after_step // rule.every if rule.every else min(steps, 1)
     return min(saves, max_kept_checkpoints(keep=rule.keep, spaced=rule.spaced) + 1)
 
 

@@ -83,11 +83,11 @@ def _duration(
     session: Session,
     config: RunConfig,
     document: Mapping[str, Any],
-    seen: Sequence[tuple[float, dict[str, Any]]],
+    measurements: Sequence[tuple[float, dict[str, Any]]],
     models_dir: Path,
 ) -> Duration:
     if step_times := [
-        seconds for seconds, past_config in seen if _size_key(past_config) == _size_key(document)
+        seconds for seconds, past_config in measurements if _size_key(past_config) == _size_key(document)
     ]:
         step = statistics.median(step_times)
         low, high = (
@@ -97,7 +97,7 @@ def _duration(
         return Duration(low, high, step, like_runs=len(step_times))
     seconds_per_pass = [
         (seconds / _work_range(past_config)[1], seconds / _work_range(past_config)[0])
-        for seconds, past_config in seen
+        for seconds, past_config in measurements
         if _policy_key(past_config) == _policy_key(document)
     ]
     min_work, max_work = (work_per_step * config.steps for work_per_step in _work_range(document))

@@ -48,12 +48,12 @@ def _unreachable_reasons(urls: Sequence[str]) -> list[str]:
         expired_urls = [url for url in urls if url not in _known or now - _known[url][0] > CACHE_SECONDS]
         if expired_urls:
             with ThreadPoolExecutor(min(8, len(expired_urls))) as threads:
-                for url, reason in zip(expired_urls, threads.map(_ask, expired_urls), strict=True):
+                for url, reason in zip(expired_urls, threads.map(_query_server, expired_urls), strict=True):
                     _known[url] = (time.monotonic(), reason)
         return [_known[url][1] for url in urls]
 
 
-def _ask(url: str) -> str:
+def _query_server(url: str) -> str:
     try:
         status = fetch(f"{url.rstrip('/')}/health", max_bytes=0, seconds=TIMEOUT_SECONDS).status
     except TimeoutError:

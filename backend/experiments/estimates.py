@@ -11,16 +11,16 @@ from backend.experiments.duration_estimate import estimate_duration
 Estimates = dict[str, float | None]
 
 
-def estimates(session: Session, config: RunConfig, settings: Settings, *, after: int = 0) -> Estimates:
-    """Return the estimates for a run, or for a fork after the step `after`.
+def estimates(session: Session, config: RunConfig, settings: Settings, *, after_step: int = 0) -> Estimates:
+    """Return the estimates for a run, or for a fork after the step `after_step`.
 
     `seconds` and `step_seconds` are None if no run of this size is known; the range is always present.
     """
-    checkpoints = max_checkpoints(config, after=after)
+    checkpoints = max_checkpoints(config, after_step=after_step)
     size = checkpoint_bytes(session, config, settings)
     time = estimate_duration(session, config, settings.models_dir)
-    steps = config.steps - after
-    share = steps / config.steps if after else 1.0
+    steps = config.steps - after_step
+    share = steps / config.steps if after_step else 1.0
     return {
         "seconds": None if time.step_seconds is None else time.step_seconds * steps,
         "seconds_low": time.low * share,
@@ -29,8 +29,8 @@ def estimates(session: Session, config: RunConfig, settings: Settings, *, after:
         "like_runs": float(time.like_runs),
         "scaled_runs": float(time.scaled_runs),
         "completions": float(config.sampling.prompts_per_step * config.sampling.group_size * steps),
-        "tokens_at_most": float(max_tokens(config, after=after)),
-        "disk_bytes": float(max_bytes(config, after=after)),
+        "tokens_at_most": float(max_tokens(config, after_step=after_step)),
+        "disk_bytes": float(max_bytes(config, after_step=after_step)),
         "checkpoints": float(checkpoints),
         "checkpoint_bytes": None if size is None else checkpoints * size,
     }

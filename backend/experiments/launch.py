@@ -21,7 +21,7 @@ from backend.runs.events import add_event
 from backend.runs.launch_checks import refuse_failed, refuse_programs
 from backend.runs.naming import new_run_names
 from backend.runs.rows import run_row
-from backend.storage.engine import insert_into, new_id, reading
+from backend.storage.engine import insert_into, new_id, open_read_session
 from backend.storage.models import Experiment, Run, Search, SearchTrial
 
 MAX_STEPS_TOGETHER = 100_000_000
@@ -50,7 +50,7 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     """
     document = request.model_dump(mode="json", exclude=set() if request.sweep else {"sweep"})
     digest = request_digest(document)
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         if earlier_id := find_previous(session, key, digest):
             return launch_answer(session, earlier_id)
         errors = budget_errors(session, request) if is_search(request) else []
@@ -83,7 +83,10 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
 
 
 def enter_experiment(
-    session: Session, row: Mapping[str, Any], planned: Sequence[PlannedRun], run_fields: Mapping[str, Any]
+    session: Session,
+    row: Mapping[str, Any],
+    planned_runs: Sequence[PlannedRun],
+    run_fields: Mapping[str, Any],
 ) -> str | None:
     """Add an experiment and its runs, all with the fields in `run_fields`, and return the id of the
     experiment.
@@ -93,7 +96,7 @@ def enter_experiment(
     statement = insert_into(session, Experiment).values(**row)
     experiment_id: str | None = session.scalar(statement.on_conflict_do_nothing().returning(Experiment.id))
     if experiment_id is not None:
-        queue_runs(session, experiment_id, planned, run_fields)
+        queue_runs(session, experiment_id, planned_runs, run_fields)
     return experiment_id
 
 
@@ -256,11 +259,11 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def queue_runs(
-    session: Session, experiment_id: str, planned: Sequence[PlannedRun], run_fields: Mapping[str, Any]
+    session: Session, experiment_id: str, planned_runs: Sequence[PlannedRun], run_fields: Mapping[str, Any]
 ) -> list[str]:
     """Add runs to an experiment, all with the fields in `run_fields`, and return their ids in order."""
-    names = new_run_names(session, len(planned))
-    ids = sorted(new_id() for _ in planned)
+    names = new_run_names(session, len(planned_runs))
+    ids = sorted(new_id() for _ in planned_runs)
     rows = [
         {
             **run_row(name, run.variant, run.config),
@@ -270,10 +273,10 @@ def queue_runs(
             "fork_step": run.fork_step,
             **run_fields,
         }
-        for run_id, name, run in zip(ids, names, planned, strict=True)
+        for run_id, name, run in zip(ids, names, planned_runs, strict=True)
     ]
     session.execute(insert(Run), rows)
-    for row, run in zip(rows, planned, strict=True):
+    for row, run in zip(rows, planned_runs, strict=True):
         add_event(session, "lifecycle", run.reason, run_id=row["id"], data={"to": "queued"})
     return ids
 

@@ -93,13 +93,13 @@ def _load_shape(policy: PolicyConfig, settings: Settings) -> ModelShape:
     directory = BUILT_IN_ROOT / name if is_built_in(name) else settings.models_dir / name
     config = read_config(directory)
     if config is not None:
-        return ModelShape.of(config, read_weights(directory))
+        return ModelShape.from_config(config, read_weights(directory))
     if not settings.hf_online or not COMMIT_PATTERN.fullmatch(policy.revision):
         raise UnknownShape("the files of this policy are not here: its size is unknown until the first run")
     hub = hub_model(name, policy.revision)
     if reason := architecture_error(hub.config):
         raise UnknownShape(reason)
-    return ModelShape.of(hub.config, hub.weights)
+    return ModelShape.from_config(hub.config, hub.weights)
 
 
 def _load_adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
@@ -117,7 +117,7 @@ def _load_adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
 
 
 def _estimate_memory(
-    changed: RunConfig,
+    changed_config: RunConfig,
     config: RunConfig,
     shape: ModelShape,
     adapter: LoraAdapter | None,
@@ -130,15 +130,15 @@ def _estimate_memory(
 
     `total` is the memory of the GPU in bytes, or 0 if it is not needed.
     """
-    engine = changed.sampling.engine
-    if changed.policy.adapter != config.policy.adapter:
-        adapter = _load_adapter(changed, settings)
+    engine = changed_config.sampling.engine
+    if changed_config.policy.adapter != config.policy.adapter:
+        adapter = _load_adapter(changed_config, settings)
     return estimate_memory(
-        changed,
+        changed_config,
         shape,
         adapter,
         on_cpu=on_cpu,
-        prompt_tokens=_prompt_tokens(changed, shape, settings),
+        prompt_tokens=_prompt_tokens(changed_config, shape, settings),
         engine_bytes=engine.memory_share * total if isinstance(engine, ColocatedEngine) else 0.0,
     )
 
@@ -190,7 +190,7 @@ def _distinct_slots(slots: list[Worker]) -> list[tuple[Worker, int]]:
     return [(slot, counts[kind]) for kind, slot in kinds.items()]
 
 
-def _reading(slot: Worker, name: str) -> float:
+def _read_statistic(slot: Worker, name: str) -> float:
     value = slot.stats.get(name)
     return float(value) if isinstance(value, int | float) and 0 < value < 2**60 else 0.0
 
@@ -198,9 +198,9 @@ def _reading(slot: Worker, name: str) -> float:
 def _slot_memory(slot: Worker, slots: list[Worker]) -> float:
     """Return the memory of a slot: that of a GPU, or an equal share of the machine's; 0 if unknown."""
     if _is_gpu(slot):
-        return _reading(slot, "gpu_memory_total_bytes")
+        return _read_statistic(slot, "gpu_memory_total_bytes")
     sharing_slots = sum(neighbour.host == slot.host and not _is_gpu(neighbour) for neighbour in slots)
-    return _reading(slot, "memory_total_bytes") / max(1, sharing_slots)
+    return _read_statistic(slot, "memory_total_bytes") / max(1, sharing_slots)
 
 
 def _fit_to_slot(
@@ -229,15 +229,15 @@ def _fit_to_slot(
         verdict="unknown",
         peak_bytes=unchanged_memory.peak,
     )
-    total = _reading(slot, "memory_total_bytes") / count if on_cpu else _slot_memory(slot, [slot])
+    total = _read_statistic(slot, "memory_total_bytes") / count if on_cpu else _slot_memory(slot, [slot])
     if not total:
         return memory_slot
-    used_by_others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0
+    used_by_others = _read_statistic(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0
     usable_bytes = max(0.0, USABLE_MEMORY_FRACTION * total - used_by_others)
-    host = _reading(slot, "memory_total_bytes")
+    host = _read_statistic(slot, "memory_total_bytes")
 
-    def peak(changed: RunConfig) -> float:
-        memory = estimate_with(changed)
+    def peak(changed_config: RunConfig) -> float:
+        memory = estimate_with(changed_config)
         return (
             memory.peak
             if on_cpu or memory.host_bytes <= USABLE_MEMORY_FRACTION * (host or 2**60)

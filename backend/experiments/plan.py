@@ -82,7 +82,7 @@ def _planned_search(
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
-    return {"variant": cell.variant["name"], "of": cell.of, "values": list(cell.values)}
+    return {"variant": cell.variant["name"], "of": cell.variant_name, "values": list(cell.values)}
 
 
 def _money_range(session: Session, total: Mapping[str, float]) -> dict[str, Any]:

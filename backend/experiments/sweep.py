@@ -89,7 +89,7 @@ class Cell(NamedTuple):
 
     variant: dict[str, Any]
     """Variant with its name and the values of the knobs."""
-    of: str
+    variant_name: str
     """Name of the original variant."""
     values: tuple[Any, ...]
     """Value of each knob, in order."""
@@ -118,7 +118,7 @@ def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int
                 raise InvalidConfig(
                     [FieldError("sweep", f"makes variants of more than {MAX_BYTES:,} bytes as JSON")]
                 )
-    _refuse_twins([cell.variant["name"] for cell in result])
+    _refuse_duplicates([cell.variant["name"] for cell in result])
     return result
 
 
@@ -162,11 +162,11 @@ def draw_cells(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds:
     result = [
         make_cell(base, variants[0], sweep, axes, values) for values in _sample(axes, cells, sweep.seed)
     ]
-    _refuse_twins([cell.variant["name"] for cell in result])
+    _refuse_duplicates([cell.variant["name"] for cell in result])
     return result
 
 
-def _refuse_twins(names: Sequence[str]) -> None:
+def _refuse_duplicates(names: Sequence[str]) -> None:
     seen_names: set[str] = set()
     for name in names:
         if name in seen_names:
@@ -227,7 +227,7 @@ def _count_cells(axes: Sequence[Axis], sweep: Sweep) -> int:
 
 
 def _grid(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
-    return product(*(axis.listed for axis in axes))
+    return product(*(axis.listed_values for axis in axes))
 
 
 def _sample(axes: Sequence[Axis], cells: int, seed: int) -> Iterator[tuple[Any, ...]]:
@@ -312,4 +312,4 @@ def _value_text(value: Any, axis: Axis) -> str:
         text = f"{value:g}" if float(f"{value:g}") == value else repr(value)
         return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return text if 0 < len(text) <= MAX_VALUE_TEXT else f"#{axis.listed.index(value) + 1}"
+    return text if 0 < len(text) <= MAX_VALUE_TEXT else f"#{axis.listed_values.index(value) + 1}"

@@ -64,11 +64,11 @@ class Range:
         is_wide = self.high - self.low >= NARROW_SHARE * max(abs(self.low), abs(self.high))
         return min(high, max(low, float(f"{number:.{SIGNIFICANT_DIGITS}g}") if is_wide else number))
 
-    def at(self, index: int) -> Any:
+    def value_at(self, index: int) -> Any:
         """Return the value at an index, starting at 0."""
         return self.value(index / (self.count - 1) if self.count > 1 else 0.0, index)
 
-    def place(self, number: Any) -> float | int | None:
+    def find_position(self, number: Any) -> float | int | None:
         """Return the position of a number as a share of the range or as an index; None if outside."""
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             return None
@@ -88,31 +88,33 @@ class Range:
 
     def draw(self, rng: random.Random) -> Any:
         """Return a random value; all have equal probability."""
-        return self.at(int(rng.random() * self.count)) if self.count else self.value(rng.random())
+        return self.value_at(int(rng.random() * self.count)) if self.count else self.value(rng.random())
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
     """The distinct values of a knob: a list, or a range that is too long to be listed."""
 
-    listed: tuple[Any, ...] = ()
+    listed_values: tuple[Any, ...] = ()
     range: Range | None = None
 
     @property
     def count(self) -> int:
         """Number of values; 0 for a continuous range."""
-        return len(self.listed) if self.range is None else self.range.count
+        return len(self.listed_values) if self.range is None else self.range.count
 
     def draw(self, rng: random.Random) -> Any:
         """Return a random value."""
         return (
-            self.listed[int(rng.random() * len(self.listed))] if self.range is None else self.range.draw(rng)
+            self.listed_values[int(rng.random() * len(self.listed_values))]
+            if self.range is None
+            else self.range.draw(rng)
         )
 
 
-def parse_axis(values: str | list[Any], now: Any) -> Axis:
-    """Return the values of a knob; `now` is its value without the sweep, whose type determines how text is
-    parsed.
+def parse_axis(values: str | list[Any], base_value: Any) -> Axis:
+    """Return the values of a knob; `base_value` is its value without the sweep, whose type determines how
+    text is parsed.
 
     Raise ValueError with a sentence that names the invalid part.
     """
@@ -121,7 +123,7 @@ def parse_axis(values: str | list[Any], now: Any) -> Axis:
     value_texts = [text.strip() for text in values.split(",") if text.strip()]
     if not value_texts:
         raise ValueError("enter at least one value")
-    ranges = [_parse_range(text, now) for text in value_texts]
+    ranges = [_parse_range(text, base_value) for text in value_texts]
     for text, range_ in zip(value_texts, ranges, strict=True):
         if range_ is not None and range_.count > MAX_COUNTED:
             raise ValueError(f"'{text}' has {count_text(range_.count)} values, which are too many")
@@ -135,21 +137,21 @@ def parse_axis(values: str | list[Any], now: Any) -> Axis:
             raise ValueError(
                 f"'{text}' has {count_text(range_.count)} values, at most {MAX_LISTED} can be listed"
             )
-    return Axis(unique_values(_parse_values(value_texts, ranges, now)))
+    return Axis(unique_values(_parse_values(value_texts, ranges, base_value)))
 
 
-def _parse_values(parts: list[str], ranges: list[Range | None], now: Any) -> Iterator[Any]:
-    for text, range_ in zip(parts, ranges, strict=True):
+def _parse_values(value_texts: list[str], ranges: list[Range | None], base_value: Any) -> Iterator[Any]:
+    for text, range_ in zip(value_texts, ranges, strict=True):
         if range_ is None:
-            yield _parse_value(text, now)
+            yield _parse_value(text, base_value)
         else:
-            yield from (range_.at(index) for index in range(range_.count))
+            yield from (range_.value_at(index) for index in range(range_.count))
 
 
-def _parse_range(text: str, now: Any) -> Range | None:
+def _parse_range(text: str, base_value: Any) -> Range | None:
     """Return the range that a text describes; None if it is a single value."""
     if not (match := _RANGE.fullmatch(text)):
-        if ".." in text and not isinstance(now, str):
+        if ".." in text and not isinstance(base_value, str):
             raise ValueError(f"'{text}' is not a range; write 1e-5..1e-3 log 5, 0..1 lin 5 or 2..16 step 2")
         return None
     low, high, scale, last = match.groups()
@@ -159,7 +161,7 @@ def _parse_range(text: str, now: Any) -> Range | None:
     is_log = scale == "log"
     if is_log and start <= 0:
         raise ValueError(f"'{text}' must start above 0 for log")
-    is_whole = _is_whole(now, low, high, scale)
+    is_whole = _is_whole(base_value, low, high, scale)
     if is_whole and max(abs(start), abs(end)) >= WHOLE_NUMBER_LIMIT:
         raise ValueError(f"'{text}' has a number that is too large")
     if scale == "step" or (scale is None and is_whole):
@@ -176,13 +178,13 @@ def _parse_range(text: str, now: Any) -> Range | None:
     return Range(start, end, int(count), is_log, is_whole)
 
 
-def _is_whole(now: Any, low: str, high: str, scale: str | None) -> bool:
+def _is_whole(base_value: Any, low: str, high: str, scale: str | None) -> bool:
     """Return whether a range contains only whole numbers, like its knob, or if unknown, like its ends.
 
     The values between the ends of a `lin` or `log` range of an unknown knob can be any numbers.
     """
-    if isinstance(now, (int, float)) and not isinstance(now, bool):
-        return isinstance(now, int)
+    if isinstance(base_value, (int, float)) and not isinstance(base_value, bool):
+        return isinstance(base_value, int)
     if scale in ("lin", "log"):
         return False
     return low.lstrip("+-").isdigit() and high.lstrip("+-").isdigit()
@@ -199,11 +201,11 @@ def _number(value: Fraction, *, is_whole: bool) -> int | float:
     return int(value) if is_whole and value.denominator == 1 and abs(value) < MAX_COUNTED else float(value)
 
 
-def _parse_value(text: str, now: Any) -> Any:
-    if isinstance(now, str) or not re.fullmatch(_NUMBER, text):
-        return text if isinstance(now, str) else _WORDS.get(text.lower(), text)
+def _parse_value(text: str, base_value: Any) -> Any:
+    if isinstance(base_value, str) or not re.fullmatch(_NUMBER, text):
+        return text if isinstance(base_value, str) else _WORDS.get(text.lower(), text)
     number = _parse_fraction(text, text)
-    return _number(number, is_whole=not isinstance(now, float))
+    return _number(number, is_whole=not isinstance(base_value, float))
 
 
 def unique_values(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -51,17 +51,17 @@ class LargeBodies:
         self._of_writer: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(1))
 
     @contextmanager
-    def counted(self, role: str, writer: str) -> Iterator[Callable[[int], None]]:
+    def count_bytes(self, role: str, writer: str) -> Iterator[Callable[[int], None]]:
         """Count the bytes of a body until the `with` block ends; raise HTTPException (429) if there are too
         many.
         """
         size = 0
 
-        def count(arrived: int) -> None:
+        def count(arrived_bytes: int) -> None:
             nonlocal size
-            size += arrived
-            self._bytes_of_role[role] += arrived
-            self._bytes_of_writer[writer] += arrived
+            size += arrived_bytes
+            self._bytes_of_role[role] += arrived_bytes
+            self._bytes_of_writer[writer] += arrived_bytes
             writer_bytes = self._bytes_of_writer[writer] if writer else 0
             is_too_much = self._bytes_of_role[role] > ROLE_BYTES or writer_bytes > WRITER_BYTES
             if size > LARGE_BYTES and is_too_much:
@@ -87,12 +87,12 @@ class LargeBodies:
                 turn.release()
 
 
-async def _acquire_turns(turns: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) -> None:
+async def _acquire_turns(turns: list[asyncio.Semaphore], acquired_turns: list[asyncio.Semaphore]) -> None:
     try:
         async with asyncio.timeout(MAX_WAIT_SECONDS):
             for turn in turns:
                 await turn.acquire()
-                taken.append(turn)
+                acquired_turns.append(turn)
     except TimeoutError:
         raise _too_many() from None
 

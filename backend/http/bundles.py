@@ -141,17 +141,17 @@ class Bundles:
             self._add(path, ordered_paths, ())
         return list(ordered_paths)
 
-    def _add(self, path: str, ordered: dict[str, None], importers: tuple[str, ...]) -> None:
-        if path in ordered:
+    def _add(self, path: str, ordered_paths: dict[str, None], importers: tuple[str, ...]) -> None:
+        if path in ordered_paths:
             return
         if path in importers:
             raise BundleError(f"{path} imports itself, by {', '.join(importers)}")
         if path not in self._modules:
             self._modules[path] = Module(self._frontend, path)
         for imported_path in self._modules[path].imports:
-            self._add(imported_path, ordered, (*importers, path))
+            self._add(imported_path, ordered_paths, (*importers, path))
         if not self._modules[path].is_library:
-            ordered[path] = None
+            ordered_paths[path] = None
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from backend.base.settings import Settings
-from backend.storage.engine import Sessions, interrupter, reading
+from backend.storage.engine import Sessions, interrupter, open_read_session
 from backend.storage.interruption import interruptible
 
 
@@ -44,7 +44,7 @@ async def _settings_dependency(request: Request) -> Settings:
 
 @contextmanager
 def _open_read_session(sessions: Sessions) -> Iterator[Session]:
-    with reading(sessions) as session, interruptible(interrupter(session)):
+    with open_read_session(sessions) as session, interruptible(interrupter(session)):
         yield session
 
 

@@ -76,9 +76,9 @@ class Scripts(StaticFiles):
         )
         return response
 
-    def _cached_response(self, path: str, of_edition: str, headers: Headers) -> Response:
+    def _cached_response(self, path: str, edition: str, headers: Headers) -> Response:
         encoding = _accepted_encoding(headers)
-        caching = PERMANENT_CACHING if of_edition == current_edition() else REVALIDATE_CACHING
+        caching = PERMANENT_CACHING if edition == current_edition() else REVALIDATE_CACHING
         file_headers = {"ETag": f'"{current_edition()}"', "Cache-Control": caching}
         if encoding:  # otherwise the middleware sets Vary
             file_headers |= {"Content-Encoding": encoding, "Vary": "Accept-Encoding"}
@@ -122,8 +122,8 @@ def _compress_file(path: str, encoding: str, _stamp: tuple[int, int]) -> bytes:
 
 
 @lru_cache(maxsize=100)
-def _compress_bundle(name: str, encoding: str, of_edition: str) -> bytes | None:
-    content = bundles(FRONTEND, of_edition).file(name)
+def _compress_bundle(name: str, encoding: str, edition: str) -> bytes | None:
+    content = bundles(FRONTEND, edition).file(name)
     if content is None:
         return None
     return COMPRESSOR_BY_ENCODING[encoding](content.encode()) if encoding else content.encode()

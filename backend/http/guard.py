@@ -123,7 +123,7 @@ class Guard:
         access, state = required_access(scope["method"], scope["path"]), scope["state"]
         encoding = headers.get("content-encoding", "") if access is Access.PUSH else ""
         sender = state["role"], state["writer"]
-        with self._large.counted(*sender) as count:
+        with self._large.count_bytes(*sender) as count:
             body = await read_body(receive, limit=_max_bytes(access), count=count)
             if is_large(body, encoding):
                 await stack.enter_async_context(self._large.wait_for_turn(*sender))
@@ -173,7 +173,7 @@ class Guard:
             is_writer = role is Role.WRITER
             return problem(403, "Forbidden", FORBIDDEN[Access.READ if is_writer else access])
         is_change = access in (Access.WRITE, Access.PUSH) and scope["method"] not in SAFE_METHODS
-        if is_change and (wait_seconds := self._writes.take(f"{access}:{role}:{writer}")):
+        if is_change and (wait_seconds := self._writes.take_token(f"{access}:{role}:{writer}")):
             return too_many("changes at once", wait_seconds)
         return None
 

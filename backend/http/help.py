@@ -163,11 +163,11 @@ def _frame(title: str, body: str, *, name: str = "", contents: str = "", query: 
     )
 
 
-def _links(current: str) -> str:
+def _links(current_page: str) -> str:
     titles = ((name, _render_page(name).title) for name in _ordered_names())
     return "".join(
-        f'<li><a href="{page_address(sources()[name])}"{CURRENT_PAGE_ATTRIBUTE if name == current else ""}>'
-        f"{html.escape(title)}</a></li>"
+        f'<li><a href="{page_address(sources()[name])}"'
+        f"{CURRENT_PAGE_ATTRIBUTE if name == current_page else ''}>{html.escape(title)}</a></li>"
         for name, title in titles
     )
 

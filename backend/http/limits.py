@@ -51,7 +51,7 @@ class Buckets:
         level, updated_at = self._levels.get(key, (self._burst, now))
         return min(self._burst, level + (now - updated_at) * self._per_second)
 
-    def take(self, key: str) -> float:
+    def take_token(self, key: str) -> float:
         """Take a token and return 0.0, or return the seconds until one is available."""
         if not self._per_second:
             return 0.0

@@ -129,7 +129,7 @@ class LoginPages:
             return too_many("failed logins", wait_seconds)
         role = token_role(self._settings, fields.get("token", "").strip())
         if role is None:
-            self._tokens.take(address)
+            self._tokens.take_token(address)
             return login_page("That is neither the operator's token nor a viewer's.")
         return await self._log_in(scope, "/", role)
 
@@ -137,7 +137,7 @@ class LoginPages:
         """Redeem a link; only invalid links count towards the attempts of an address."""
         role = redeem_link(self._settings, ticket)
         if role is None:
-            wait_seconds = self._links.take(client_address(scope))
+            wait_seconds = self._links.take_token(client_address(scope))
             return too_many("failed logins", wait_seconds) if wait_seconds else login_page(USED_LINK_MESSAGE)
         try:
             return await self._log_in(scope, path, role)
@@ -149,7 +149,7 @@ class LoginPages:
         cookie, login = new_cookie(self._settings, role)
         previous_login: Login | None = scope["state"]["login"]
         await self._sessions.start(
-            login, Headers(scope=scope).get("user-agent", ""), instead_of=previous_login
+            login, Headers(scope=scope).get("user-agent", ""), replaced_login=previous_login
         )
         response = RedirectResponse(path, HTTPStatus.SEE_OTHER)
         response.set_cookie(

@@ -48,7 +48,7 @@ class _PageState:
     """The state of rendering a page."""
 
     path: Path
-    address_of: Callable[[Path], str | None]
+    find_address: Callable[[Path], str | None]
     title: str = ""
     sections: list[tuple[str, str]] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)
@@ -56,12 +56,12 @@ class _PageState:
     pictures: list[Path] = field(default_factory=list)
 
 
-def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
-    """Return a rendered page; `address_of` returns the address under which the service shows a file."""
+def render(path: Path, find_address: Callable[[Path], str | None]) -> Rendered:
+    """Return a rendered page; `find_address` returns the address under which the service shows a file."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("code_inline", _code)
     tokens = markdown.parse(MARKER_PATTERN.sub("", path.read_text(encoding="utf-8")))
-    state = _PageState(path, address_of)
+    state = _PageState(path, find_address)
     _name_headings(tokens, state)
     _name_rows(tokens, state)
     passages = _passages(tokens)
@@ -94,15 +94,15 @@ def _field_anchor(inline: Token, text: str) -> str:
     return text if is_field else heading_anchor(text)
 
 
-def _name_headings(tokens: Sequence[Token], reading: _PageState) -> None:
+def _name_headings(tokens: Sequence[Token], state: _PageState) -> None:
     for token, inline in itertools.pairwise(tokens):
         if token.type != "heading_open":
             continue
         text = "".join(child.content for child in inline.children or [])
         if token.tag == "h1":
-            reading.title = reading.title or text
-        if (name := _claim_anchor(_field_anchor(inline, text), reading)) and token.tag == "h2":
-            reading.sections.append((name, text))
+            state.title = state.title or text
+        if (name := _claim_anchor(_field_anchor(inline, text), state)) and token.tag == "h2":
+            state.sections.append((name, text))
         if name:
             token.attrSet("id", name)
 
@@ -141,7 +141,7 @@ def _plain_text(token: Token) -> str:
     return "".join(child.content or " " for child in token.children) if token.children else token.content
 
 
-def _name_rows(tokens: Sequence[Token], reading: _PageState) -> None:
+def _name_rows(tokens: Sequence[Token], state: _PageState) -> None:
     """Use the code in the first cell of a table row as its anchor."""
     row: Token | None = None
     for token, inline in itertools.pairwise(tokens):
@@ -150,19 +150,19 @@ def _name_rows(tokens: Sequence[Token], reading: _PageState) -> None:
         if token.type != "td_open" or not inline.children or inline.children[0].type != "code_inline":
             continue
         named_token, row = row or token, None
-        if len(inline.children) == 1 and (name := _claim_anchor(inline.children[0].content, reading)):
+        if len(inline.children) == 1 and (name := _claim_anchor(inline.children[0].content, state)):
             named_token.attrSet("id", name)
 
 
-def _claim_anchor(name: str, reading: _PageState) -> str:
+def _claim_anchor(name: str, state: _PageState) -> str:
     """Return the name if it is valid and unused on the page, otherwise an empty string."""
-    if not name or name in reading.anchors or re.search(r"\s", name):
+    if not name or name in state.anchors or re.search(r"\s", name):
         return ""
-    reading.anchors.add(name)
+    state.anchors.add(name)
     return name
 
 
-def _rewrite_links(tokens: Sequence[Token], reading: _PageState) -> list[Token]:
+def _rewrite_links(tokens: Sequence[Token], state: _PageState) -> list[Token]:
     """Return the tokens with links that work in the service; links to files that it does not show become
     code.
     """
@@ -170,35 +170,35 @@ def _rewrite_links(tokens: Sequence[Token], reading: _PageState) -> list[Token]:
     result: list[Token] = []
     for token in tokens:
         if token.type == "link_open":
-            is_link_stack.append(_rewrite_link(token, reading))
+            is_link_stack.append(_rewrite_link(token, state))
             result.append(token if is_link_stack[-1] else Token("code_open", "code", 1))
         elif token.type == "link_close":
             result.append(token if is_link_stack.pop() else Token("code_close", "code", -1))
         else:
             if token.type == "image":
-                _rewrite_image(token, reading)
+                _rewrite_image(token, state)
             result.append(token)
     return result
 
 
-def _rewrite_link(token: Token, reading: _PageState) -> bool:
+def _rewrite_link(token: Token, state: _PageState) -> bool:
     """Rewrite a link and return whether it leads to a served page or to the web."""
     target = str(token.attrGet("href") or "")
     if target.startswith(("https://", "http://", "#")):
-        reading.links.append(target)
+        state.links.append(target)
         return True
     file, _, anchor = target.partition("#")
-    address = reading.address_of((reading.path.parent / file).resolve())
+    address = state.find_address((state.path.parent / file).resolve())
     if address is None:
         return False
-    reading.links.append(address + (f"#{anchor}" if anchor else ""))
-    token.attrSet("href", reading.links[-1])
+    state.links.append(address + (f"#{anchor}" if anchor else ""))
+    token.attrSet("href", state.links[-1])
     return True
 
 
-def _rewrite_image(token: Token, reading: _PageState) -> None:
-    picture = (reading.path.parent / str(token.attrGet("src"))).resolve()
-    reading.pictures.append(picture)
+def _rewrite_image(token: Token, state: _PageState) -> None:
+    picture = (state.path.parent / str(token.attrGet("src"))).resolve()
+    state.pictures.append(picture)
     token.attrSet("src", f"/help/pictures/{quote(picture.name)}")
     token.attrSet("loading", "lazy")
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from backend.base.errors import FieldError, InvalidRequest
-from backend.base.text import unstorable
+from backend.base.text import find_unstorable
 
 Row = TypeVar("Row")
 
@@ -29,15 +29,15 @@ def iso_time(seconds: float | None) -> str | None:
 def make_page(
     rows: Sequence[Row],
     limit: int,
-    shown: Callable[[Row], Any],
-    key_of: Callable[[Row], Sequence[Any]],
+    format_row: Callable[[Row], Any],
+    get_key: Callable[[Row], Sequence[Any]],
     *,
     order: str = "",
 ) -> dict[str, Any]:
     """Return a page from up to `limit` + 1 rows; the additional row means that there is a next page."""
-    items = [shown(row) for row in rows[:limit]]
+    items = [format_row(row) for row in rows[:limit]]
     has_more = len(rows) > limit
-    return {"items": items, "next": write_cursor(key_of(rows[limit - 1]), order=order) if has_more else None}
+    return {"items": items, "next": write_cursor(get_key(rows[limit - 1]), order=order) if has_more else None}
 
 
 def write_cursor(key: Sequence[Any], *, order: str = "") -> str:
@@ -72,7 +72,7 @@ def _decode_cursor(cursor: str) -> list[Any]:
         fields = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, RecursionError):
         return [None]
-    return fields if isinstance(fields, list) and fields and unstorable(fields) is None else [None]
+    return fields if isinstance(fields, list) and fields and find_unstorable(fields) is None else [None]
 
 
 def _fits(key_value: Any, kind: type | tuple[type, ...], largest: int) -> bool:

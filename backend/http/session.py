@@ -76,7 +76,7 @@ def log_out(request: Request, settings: SettingsOf) -> Json:
 def list_all(request: Request) -> Json:
     """List the logged-in browsers: all for an operator, but only its own for a viewer."""
     own_id = request.state.session
-    rows = _sessions(request).listed(request.state.role, own_id)
+    rows = _sessions(request).list_open(request.state.role, own_id)
     return Json({"items": [_session_json(row, own_id) for row in rows], "next": None})
 
 

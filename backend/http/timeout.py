@@ -87,18 +87,20 @@ class RequestTimeout:
                 task.cancel()
 
 
-async def _is_late(wait: ClientWait, work: "asyncio.Future[None]", answered: asyncio.Event) -> bool:
+async def _is_late(
+    wait: ClientWait, request_task: "asyncio.Future[None]", has_answered: asyncio.Event
+) -> bool:
     """Return whether the time limit passes before the response starts.
 
     Time in which the process was suspended or starved does not count: each iteration counts at most twice its
     intended duration.
     """
     suspended_seconds = 0.0
-    while not (answered.is_set() or work.done()):
+    while not (has_answered.is_set() or request_task.done()):
         remaining_seconds = wait.heard_at + wait.seconds + suspended_seconds - time.monotonic()
         if remaining_seconds <= 0:
             return True
         wait_seconds, started_at = min(remaining_seconds, CHECK_INTERVAL_SECONDS), time.monotonic()
-        await asyncio.wait({work}, timeout=wait_seconds)
+        await asyncio.wait({request_task}, timeout=wait_seconds)
         suspended_seconds += max(0.0, time.monotonic() - started_at - 2 * wait_seconds)
     return False

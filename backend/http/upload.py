@@ -48,11 +48,11 @@ class CannotStore(GrpoLabError):
         super().__init__(f"cannot write to {target}: {reason}; nothing was stored")
 
 
-def check_type(request: Request, types: Collection[str], *, expected: str) -> None:
+def check_type(request: Request, types: Collection[str], *, expected_types: str) -> None:
     """Raise WrongType if the body does not have one of these types."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in types:
-        raise WrongType(f"expected Content-Type: {expected}, got {kind!r}")
+        raise WrongType(f"expected Content-Type: {expected_types}, got {kind!r}")
 
 
 async def receive(request: Request, draft: IO[bytes], max_bytes: int) -> None:
@@ -61,7 +61,7 @@ async def receive(request: Request, draft: IO[bytes], max_bytes: int) -> None:
     if not length.isdecimal() or int(length) > max_bytes:
         raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
     received_bytes, buffer, chunks = 0, bytearray(), request.stream()
-    while chunk := await _next_piece(chunks):
+    while chunk := await _read_next_chunk(chunks):
         received_bytes += len(chunk)
         if received_bytes > max_bytes:
             raise TooLarge(f"at most {max_bytes:,} bytes are allowed")
@@ -73,10 +73,10 @@ async def receive(request: Request, draft: IO[bytes], max_bytes: int) -> None:
     await run_in_threadpool(draft.flush)
 
 
-async def _next_piece(pieces: AsyncGenerator[bytes, None]) -> bytes:
+async def _read_next_chunk(chunks: AsyncGenerator[bytes, None]) -> bytes:
     """Return the next chunk of the body, empty at its end; raise CutOff if no data arrive."""
     try:
         async with asyncio.timeout(MAX_SILENCE_SECONDS):
-            return await anext(pieces, b"")
+            return await anext(chunks, b"")
     except TimeoutError:
         raise CutOff(f"no data arrived for {MAX_SILENCE_SECONDS:.0f} seconds; nothing was stored") from None

@@ -58,7 +58,10 @@ def make_answer(
     if ends:
         items = [item | {"end": _end(item, curves)} for item in items]
     missing_curves = [
-        _missing(run, name, row_by_run) for run in run_ids for name in names if (run, name) not in curves
+        _describe_missing(run, name, row_by_run)
+        for run in run_ids
+        for name in names
+        if (run, name) not in curves
     ]
     return {"series": items, "missing": missing_curves, "cursor": next_cursor(curves, row_by_run)}
 
@@ -103,7 +106,7 @@ def read_visible_curves(
     outlined = None if needs_all_points else view.outlined_blocks(row_by_run.values())
     curves = read_curves(session, runs, metrics, view.x, outlined, row_by_run)
     if outlined and not all(
-        is_outline_sufficient(curve.at(view.visible(curve)), view.max_points) for curve in curves.values()
+        is_outline_sufficient(curve.select(view.visible(curve)), view.max_points) for curve in curves.values()
     ):
         return read_curves(session, runs, metrics, view.x, row_by_run=row_by_run)
     return curves
@@ -117,7 +120,7 @@ def single_items(
 ) -> list[dict[str, Any]]:
     """Return one item for each requested curve, thinned for display."""
     smoothed_curves = [view.smooth(curves[key]) for key in keys_of_curves]
-    visible_curves = [curve.at(view.visible(curve)) for curve in smoothed_curves]
+    visible_curves = [curve.select(view.visible(curve)) for curve in smoothed_curves]
     items = []
     for key, curve, indices in zip(
         keys_of_curves, visible_curves, thin_all(visible_curves, view.max_points), strict=True
@@ -158,12 +161,12 @@ def _interval(
 
 
 def _drawn_points(curve: Curve, drawn_indices: Any, view: View) -> dict[str, Any]:
-    points = curve.at(drawn_indices)
+    points = curve.select(drawn_indices)
     return {
         "x": points.x,
         "steps": points.steps,
         "values": points.values,
-        "non_finite": _non_finite(curve.at(thin_non_finite(curve, view.max_points))),
+        "non_finite": _non_finite(curve.select(thin_non_finite(curve, view.max_points))),
         "raw_points": curve.raw_points,
     }
 
@@ -202,13 +205,13 @@ def mean_item(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str
     band_of_mean = average_curves(
         curves, band, quantiles, Picture(view.max_points, view.x_min, view.x_max, density)
     )
-    mean = band_of_mean.at(view.visible(band_of_mean.mean))
-    visible_curves = [curve.at(view.visible(curve)) for curve in curves]
+    mean = band_of_mean.select(view.visible(band_of_mean.mean))
+    visible_curves = [curve.select(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()
-    bucketed_curve = replace(mean.mean, steps=mean.places)
+    bucketed_curve = replace(mean.mean, steps=mean.buckets)
     drawn_indices = thin(bucketed_curve, view.max_points, *edges)
     item = _drawn_points(mean.mean, drawn_indices, view) | {"n": mean.n[drawn_indices]}
-    item["gaps"] = _non_finite(mean.mean.at(thin_non_finite(bucketed_curve, view.max_points)))
+    item["gaps"] = _non_finite(mean.mean.select(thin_non_finite(bucketed_curve, view.max_points)))
     item["non_finite"] = [
         point for curve in visible_curves for point in _drawn_points(curve, [], view)["non_finite"]
     ]
@@ -225,7 +228,7 @@ def _replace_nan(values: Floats) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
-def _missing(run: str, metric: str, row_by_run: Mapping[str, Any]) -> dict[str, str]:
+def _describe_missing(run: str, metric: str, row_by_run: Mapping[str, Any]) -> dict[str, str]:
     return {"run": run, "metric": metric, "reason": "no points" if run in row_by_run else "no such run"}
 
 

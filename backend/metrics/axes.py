@@ -25,7 +25,7 @@ class Axis:
     """An axis with the metrics from which it is computed."""
 
     metrics: Sequence[str]
-    along: Callable[[Sequence[Points | None], Sequence[BatchSize]], Points | None]
+    compute_positions: Callable[[Sequence[Points | None], Sequence[BatchSize]], Points | None]
     """Function that computes the position of each step from the points of
     the metrics, None if there are none.
     """

@@ -26,11 +26,11 @@ class OutlineDamaged(BlockDamaged):
 
 
 def find_damaged_blocks(
-    session: Session, run: str | None = None, *, until: float = math.inf
+    session: Session, run: str | None = None, *, deadline: float = math.inf
 ) -> Iterator[tuple[BlockPlace, str]]:
     """Yield each damaged block of a run, or of all runs, with the reason.
 
-    The check ends at the time `until` of the monotonic clock.
+    The check ends at the time `deadline` of the monotonic clock.
     """
     table = MetricBlock
     query = select(
@@ -47,7 +47,7 @@ def find_damaged_blocks(
     options = {"binary": True, "yield_per": BLOCKS_PER_FETCH}
     reader = zstandard.ZstdDecompressor()
     for row in session.execute(query, execution_options=options):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return
         owner, key, attempt, number, last_step = row[:5]
         try:

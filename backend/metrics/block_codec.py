@@ -95,12 +95,12 @@ def read_content(
     reader: zstandard.ZstdDecompressor | None = None,
     *,
     points: int | None = None,
-    within: tuple[int, int] = (-(2**31), 2**31 - 1),
+    allowed_steps: tuple[int, int] = (-(2**31), 2**31 - 1),
 ) -> bytes:
     """Decompress and check the content of a block, without decoding it. Raises BlockDamaged.
 
-    The block must have `points` points, or fewer if it is an outline, and its first step must be `within` a
-    range.
+    The block must have `points` points, or fewer if it is an outline, and its first step must be
+    `allowed_steps` a range.
     """
     kind = data[:1]
     if kind == PLAIN:
@@ -121,8 +121,10 @@ def read_content(
     if count > limit or (count != points and points is not None and kind == COMPRESSED):
         raise BlockDamaged(f"it holds {count} points, {points or MAX_BLOCK_POINTS} were written")
     first_step: int = FIRST_STEP_FORMAT.unpack_from(block, COUNT_FORMAT.size)[0]
-    if not within[0] <= first_step <= within[1] - count + 1:
-        raise BlockDamaged(f"it begins at step {first_step}, expected steps {within[0]} to {within[1]}")
+    if not allowed_steps[0] <= first_step <= allowed_steps[1] - count + 1:
+        raise BlockDamaged(
+            f"it begins at step {first_step}, expected steps {allowed_steps[0]} to {allowed_steps[1]}"
+        )
     return block
 
 

@@ -46,9 +46,9 @@ def recorded_damage() -> dict[BlockPlace, str]:
         return dict(_recorded)
 
 
-def forget_damage(places: dict[BlockPlace, str]) -> None:
+def forget_damage(blocks: dict[BlockPlace, str]) -> None:
     """Mark these damaged blocks as reported."""
     with _lock:
-        _reported.update(places)
-        for block in places:
+        _reported.update(blocks)
+        for block in blocks:
             _recorded.pop(block, None)

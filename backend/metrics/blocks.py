@@ -59,13 +59,13 @@ class Stored:
             None if has_all else np.concatenate([_weights(self), _weights(second)]),
         )
 
-    def of_run(self, number: int) -> "Stored":
+    def shift_attempts(self, number: int) -> "Stored":
         """Return the points with attempts that sort after those of all
         runs with a lower number in a lineage.
         """
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
-    def at(self, indices: NDArray[np.bool_] | NDArray[np.intp] | slice) -> "Stored":
+    def select(self, indices: NDArray[np.bool_] | NDArray[np.intp] | slice) -> "Stored":
         """Return the points at these indices."""
         weights = None if self.weights is None else self.weights[indices]
         return Stored(self.steps[indices], self.attempts[indices], self.values[indices], weights)
@@ -78,7 +78,7 @@ def _weights(stored: Stored) -> NDArray[np.int64]:
 NO_POINTS = Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
-Reached = Mapping[int, int]
+SealedSteps = Mapping[int, int]
 """The last sealed step of each attempt of a run. Up to this step, no point of the attempt is a row."""
 
 
@@ -87,7 +87,7 @@ class Packed:
     """The joined points of all blocks of one metric of a run."""
 
     points: Stored = NO_POINTS
-    reached: Reached = field(default_factory=dict)
+    sealed_steps: SealedSteps = field(default_factory=dict)
 
     def add_tail(self, rows: Stored) -> Stored:
         """Return the points of the blocks and of the rows that were not sealed when the blocks were read.
@@ -97,9 +97,9 @@ class Packed:
         if not len(rows.steps):
             return self.points
         is_row = np.ones(len(rows.steps), dtype=bool)
-        for attempt, step in self.reached.items():
+        for attempt, step in self.sealed_steps.items():
             is_row &= (rows.attempts != attempt) | (rows.steps > step)
-        return self.points + (rows if is_row.all() else rows.at(is_row))
+        return self.points + (rows if is_row.all() else rows.select(is_row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Outlined:
     first: int
     last: int
     """Last step of the window, which begins at `first`."""
-    cuts: Collection[int] = ()
+    cut_steps: Collection[int] = ()
     """Steps after which points of some attempt or run are not valid."""
 
     def column(self) -> ColumnElement[bytes]:
@@ -122,7 +122,7 @@ class Outlined:
         """
         cut_numbers = {
             step // BLOCK_STEPS
-            for step in (self.first - 1, self.last, *self.cuts)
+            for step in (self.first - 1, self.last, *self.cut_steps)
             if (step + 1) % BLOCK_STEPS
         }
         is_outside = ~MetricBlock.number.between(self.first // BLOCK_STEPS, self.last // BLOCK_STEPS)
@@ -134,7 +134,7 @@ class Outlined:
         return case((is_sufficient, MetricBlock.outline), else_=MetricBlock.data)
 
 
-def read_tail(session: Session, run: str, key: int, sealed_steps: Reached) -> Stored:
+def read_tail(session: Session, run: str, key: int, sealed_steps: SealedSteps) -> Stored:
     """Return the points that are rows.
 
     Call this before reading the blocks, so that points that are sealed in between are not missed.
@@ -254,7 +254,7 @@ def _read_row_content(row: Any, data: bytes, reader: zstandard.ZstdDecompressor)
     """Return the content of a block or outline. Raises BlockDamaged if it
     is damaged or belongs to another row.
     """
-    return read_content(data, reader, points=row[6], within=(row[3] * BLOCK_STEPS, row[5]))
+    return read_content(data, reader, points=row[6], allowed_steps=(row[3] * BLOCK_STEPS, row[5]))
 
 
 def _full_content(session: Session, row: Any, reader: zstandard.ZstdDecompressor) -> bytes | None:

@@ -10,9 +10,9 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from backend.metrics.lineage import Stretch, load_lineages
+from backend.metrics.lineage import LineageSegment, load_lineages
 from backend.metrics.windows import RunPoints, StoredPoint, find_next_window, load_run_points, read_window
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.numbers import NAME_BY_KIND, number_kind
 
 FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
@@ -25,7 +25,7 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
     The steps of a fork begin with those of its ancestors. With `all_attempts`, there is a column `attempt`
     and only attempts of the run itself are included.
     """
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         points_by_run = _points_of_run(session, run_id, all_attempts=all_attempts)
     names = sorted({name for points in points_by_run for name in points.keys.values()})
     yield ",".join(["step", *(["attempt"] if all_attempts else []), *map(_quote, names)]) + "\n"
@@ -36,7 +36,7 @@ def csv_lines(sessions: Sessions, run_id: str, *, all_attempts: bool) -> Iterato
 
 
 def _points_of_run(session: Session, run_id: str, *, all_attempts: bool) -> list[RunPoints]:
-    segments = [Stretch(run_id)] if all_attempts else load_lineages(session, [run_id])[run_id]
+    segments = [LineageSegment(run_id)] if all_attempts else load_lineages(session, [run_id])[run_id]
     return load_run_points(session, segments, all_attempts=all_attempts)
 
 
@@ -44,7 +44,7 @@ def _windows(sessions: Sessions, points_of_run: RunPoints) -> Iterator[Sequence[
     """Yield lists of points in the order of steps. The points of a step are in one list."""
     last_step = -1
     while True:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             window = find_next_window(session, points_of_run, last_step)
             if window is None:
                 return

@@ -72,10 +72,10 @@ def _item_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
     return names
 
 
-def _value(run: Any, flat: Mapping[str, Any], key: str) -> Any:
+def _value(run: Any, value_by_path: Mapping[str, Any], key: str) -> Any:
     if key.startswith(CONFIG_PREFIX):
         path = key.removeprefix(CONFIG_PREFIX)
-        return flat.get(path, flat.get(f"{path}.type", MISSING))
+        return value_by_path.get(path, value_by_path.get(f"{path}.type", MISSING))
     if key == "tag":
         return sorted(set(map(str, run.tags or []))) or MISSING
     group_value = {
@@ -87,8 +87,8 @@ def _value(run: Any, flat: Mapping[str, Any], key: str) -> Any:
     return MISSING if group_value is None else group_value
 
 
-def _identity(run: Any, flat: Mapping[str, Any], key: str) -> str:
-    value = _value(run, flat, key)
+def _identity(run: Any, value_by_path: Mapping[str, Any], key: str) -> str:
+    value = _value(run, value_by_path, key)
     return "" if value is MISSING else json.dumps(_plain(value), sort_keys=True)
 
 
@@ -97,11 +97,11 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> str:
+def _label(run: Any, value_by_path: Mapping[str, Any], key: str, keys: Sequence[str]) -> str:
     """Return a label for a run's value of a key, with the name of the
     config field if there are several keys.
     """
-    value = _value(run, flat, key)
+    value = _value(run, value_by_path, key)
     field = key.removeprefix(CONFIG_PREFIX)
     if value is MISSING:
         return f"no {field}"

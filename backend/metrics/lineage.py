@@ -19,7 +19,7 @@ _ORIGINS = select(
 )
 
 
-class Stretch(NamedTuple):
+class LineageSegment(NamedTuple):
     """A run whose points up to a step are part of a curve."""
 
     run: str
@@ -28,7 +28,7 @@ class Stretch(NamedTuple):
 
 def load_lineages(
     session: Session, runs: Iterable[str], row_by_run: Mapping[str, Row[Any]] | None = None
-) -> dict[str, list[Stretch]]:
+) -> dict[str, list[LineageSegment]]:
     """Return the runs whose points make up each run's curves: its ancestors, oldest first, and the run
     itself.
 
@@ -39,7 +39,7 @@ def load_lineages(
     origins = {
         row.id: origin for row in _load_ancestry(session, runs, row_by_run) if (origin := _fork_origin(row))
     }
-    return {run: _stretches(run, origins) for run in runs}
+    return {run: _build_segments(run, origins) for run in runs}
 
 
 def load_stamps(
@@ -67,17 +67,17 @@ def _parents(rows: Iterable[Row[Any]]) -> set[str]:
     return {origin.run for row in rows if (origin := _fork_origin(row))}
 
 
-def _fork_origin(row: Row[Any]) -> Stretch | None:
+def _fork_origin(row: Row[Any]) -> LineageSegment | None:
     """Return the parent of a fork and the fork step, or None if the run is not a fork."""
     if row.steps > 0 and row.parent_run is not None and row.fork_step is not None:
-        return Stretch(row.parent_run, row.fork_step)
+        return LineageSegment(row.parent_run, row.fork_step)
     return None
 
 
-def _stretches(run: str, origins: dict[str, Stretch]) -> list[Stretch]:
+def _build_segments(run: str, origins: dict[str, LineageSegment]) -> list[LineageSegment]:
     """Return the stretches of a run and its ancestors, oldest first. Cycles are cut."""
-    segments, seen_runs = [Stretch(run)], {run}
+    segments, seen_runs = [LineageSegment(run)], {run}
     while (origin := origins.get(segments[0].run)) is not None and origin.run not in seen_runs:
         seen_runs.add(origin.run)
-        segments.insert(0, Stretch(origin.run, min(origin.last_step, segments[0].last_step)))
+        segments.insert(0, LineageSegment(origin.run, min(origin.last_step, segments[0].last_step)))
     return segments

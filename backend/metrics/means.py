@@ -38,17 +38,17 @@ class Band:
     high: Floats
     n: Ints
     """Number of curves that count at each point, of shape (N,)."""
-    places: Ints
+    buckets: Ints
     """Bucket number of each point for thinning, of shape (N,), increasing with x."""
 
-    def at(self, indices: NDArray[np.bool_] | slice) -> "Band":
+    def select(self, indices: NDArray[np.bool_] | slice) -> "Band":
         """Return the points at these indices."""
         return Band(
-            self.mean.at(indices),
+            self.mean.select(indices),
             self.low[indices],
             self.high[indices],
             self.n[indices],
-            self.places[indices],
+            self.buckets[indices],
         )
 
 
@@ -59,7 +59,7 @@ class Picture:
     max_points: int = 500
     x_min: float | None = None
     x_max: float | None = None
-    places: float = MAX_BUCKETS_PER_UNIT
+    buckets_per_unit: float = MAX_BUCKETS_PER_UNIT
     """Maximum number of buckets per unit of x."""
 
 
@@ -110,7 +110,7 @@ def _make_rising(curve: Curve) -> Curve:
     """Return the curve sorted by x. Points with equal x (steps without tokens) are moved apart slightly."""
     if (np.diff(curve.x) > 0).all():
         return curve
-    curve = curve.at(np.argsort(curve.x, kind="stable"))
+    curve = curve.select(np.argsort(curve.x, kind="stable"))
     is_first = np.diff(curve.x, prepend=-np.inf) > 0
     indices = np.arange(len(curve))
     offset = indices - np.maximum.accumulate(np.where(is_first, indices, 0))
@@ -122,7 +122,7 @@ def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Flo
     """Return the x of all points in the window, or of the peaks and gaps if there are too many points."""
     low = -np.inf if picture.x_min is None else picture.x_min
     high = np.inf if picture.x_max is None else picture.x_max
-    inside = [curve.at((curve.x >= low) & (curve.x <= high)) for curve in curves]
+    inside = [curve.select((curve.x >= low) & (curve.x <= high)) for curve in curves]
     inside = [curve for curve in inside if len(curve)]
     if not inside:
         return np.empty(0)
@@ -130,7 +130,7 @@ def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Flo
         end_buckets = np.array([min(curve.x[0] for curve in inside), max(curve.x[-1] for curve in inside)])
         end_buckets = _buckets(end_buckets, picture)
         shift = coarseness(int(end_buckets[0]), int(end_buckets[1]), picture.max_points, arrays=arrays)
-        inside = [curve.at(_telling_indices(curve, shift, picture)) for curve in inside]
+        inside = [curve.select(_telling_indices(curve, shift, picture)) for curve in inside]
     return np.unique(np.concatenate([curve.x for curve in inside]))
 
 
@@ -144,7 +144,7 @@ def _telling_indices(curve: Curve, shift: int, picture: Picture) -> Ints:
 
 def _buckets(x: Floats, picture: Picture) -> Ints:
     """Return bucket numbers, shifted to be positive, because no bucket may span 0."""
-    return np.clip(np.floor(x * picture.places), -(2.0**61), 2.0**61).astype(np.int64) + 2**61
+    return np.clip(np.floor(x * picture.buckets_per_unit), -(2.0**61), 2.0**61).astype(np.int64) + 2**61
 
 
 def _interpolate(curve: Curve, x: Floats) -> Floats:
@@ -155,16 +155,16 @@ def _interpolate(curve: Curve, x: Floats) -> Floats:
 
 
 def _band_edges(
-    values: Floats, counting: NDArray[np.bool_], mean: Floats, n: Ints, spread: str, t_975: Floats
+    values: Floats, is_counted: NDArray[np.bool_], mean: Floats, n: Ints, spread: str, t_975: Floats
 ) -> tuple[Floats, Floats]:
     if spread == "":
         no_edges = np.full_like(mean, np.nan)
         return no_edges, no_edges
     if spread == "minmax":
-        low = np.where(counting, values, np.inf).min(axis=0)
-        high = np.where(counting, values, -np.inf).max(axis=0)
+        low = np.where(is_counted, values, np.inf).min(axis=0)
+        high = np.where(is_counted, values, -np.inf).max(axis=0)
         return np.where(n > 1, low, np.nan), np.where(n > 1, high, np.nan)
-    deviations = np.where(counting, values - mean, 0.0)
+    deviations = np.where(is_counted, values - mean, 0.0)
     std = np.sqrt(np.einsum("ij,ij->j", deviations, deviations) / np.maximum(n - 1, 1))
     factor = {
         "std": np.ones(len(mean)),

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from backend.metrics.attempts import Limit, load_limits_and_sealed_steps, valid_row_mask
 from backend.metrics.axes import batch_sizes, find_axis
 from backend.metrics.blocks import Outlined, Stored, read_blocks, read_tail
-from backend.metrics.lineage import ALL_STEPS, Stretch, load_lineages
+from backend.metrics.lineage import ALL_STEPS, LineageSegment, load_lineages
 from backend.metrics.series import Curve, Points
 from backend.metrics.store import find_keys
 from backend.metrics.windows import StoredPoint, iterate_points, load_run_points
@@ -46,7 +46,9 @@ def read_points(
     for run, run_segments in segments.items():
         for name, key in keys.items():
             valid_points = [
-                _valid_points(stored[segment.run, key], segment, limits.get(segment.run, ())).of_run(number)
+                _valid_points(stored[segment.run, key], segment, limits.get(segment.run, ())).shift_attempts(
+                    number
+                )
                 for number, segment in enumerate(run_segments)
             ]
             joined_points = sum(valid_points[1:], valid_points[0])
@@ -66,34 +68,36 @@ def _has_overlapping_attempts(stored: Stored) -> bool:
 
 
 def _inherited_outlines(
-    outlined: Outlined, stretches: Mapping[str, Sequence[Stretch]], limits: Mapping[str, Sequence[Limit]]
+    outlined: Outlined,
+    segments: Mapping[str, Sequence[LineageSegment]],
+    limits: Mapping[str, Sequence[Limit]],
 ) -> Outlined:
     """Return the outlined blocks of all runs in the lineages, with cuts at forks and at resumed attempts."""
     ancestors_by_outlined = {True: set[str](), False: set[str]()}
-    for run, run_segments in stretches.items():
+    for run, run_segments in segments.items():
         ancestors_by_outlined[run in outlined.runs].update(segment.run for segment in run_segments)
-    fork_steps = {segment.last_step for run_segments in stretches.values() for segment in run_segments}
+    fork_steps = {segment.last_step for run_segments in segments.values() for segment in run_segments}
     hidden_after = {limit.last_step for limits_of_run in limits.values() for limit in limits_of_run}
     return replace(
         outlined,
         runs=ancestors_by_outlined[True] - ancestors_by_outlined[False],
-        cuts=fork_steps | hidden_after,
+        cut_steps=fork_steps | hidden_after,
     )
 
 
-def _valid_points(stored: Stored, stretch: Stretch, limits: Sequence[Limit]) -> Stored:
+def _valid_points(stored: Stored, segment: LineageSegment, limits: Sequence[Limit]) -> Stored:
     """Return the valid points of a metric in a stretch."""
-    if not limits and stretch.last_step >= ALL_STEPS:
+    if not limits and segment.last_step >= ALL_STEPS:
         return stored
-    is_valid = valid_row_mask(stored.attempts, stored.steps, limits) & (stored.steps <= stretch.last_step)
-    return stored if is_valid.all() else stored.at(is_valid)
+    is_valid = valid_row_mask(stored.attempts, stored.steps, limits) & (stored.steps <= segment.last_step)
+    return stored if is_valid.all() else stored.select(is_valid)
 
 
 def _newest_points(stored: Stored) -> Points:
     """Return the points in the order of steps. If several attempts have a step, the newest one counts."""
     if not (stored.steps[1:] > stored.steps[:-1]).all():
-        stored = stored.at(np.lexsort((stored.attempts, stored.steps)))
-        stored = stored.at(np.append(stored.steps[1:] != stored.steps[:-1], True))
+        stored = stored.select(np.lexsort((stored.attempts, stored.steps)))
+        stored = stored.select(np.append(stored.steps[1:] != stored.steps[:-1], True))
     return Points(stored.steps, stored.values, stored.weights)
 
 
@@ -116,7 +120,9 @@ def read_curves(
     for run in runs:
         axis_points = None
         if axis:
-            axis_points = axis.along([points.get((run, name)) for name in axis.metrics], sizes.get(run, ()))
+            axis_points = axis.compute_positions(
+                [points.get((run, name)) for name in axis.metrics], sizes.get(run, ())
+            )
         for metric in metrics:
             if (points_of_curve := points.get((run, metric))) is not None:
                 curve = (

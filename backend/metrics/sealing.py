@@ -193,7 +193,7 @@ def _seal_attempt(sessions: Sessions, task: Task, report_damage: ReportDamage | 
         first_step = packed_step + 1
 
 
-def _lock_task(session: Session, task: Task, packed: int) -> bool:
+def _lock_task(session: Session, task: Task, packed_step: int) -> bool:
     """Lock the run and the attempt, and return whether the attempt can be sealed.
 
     It cannot if the run is being deleted or another process has sealed the attempt. Writers of points also
@@ -202,7 +202,7 @@ def _lock_task(session: Session, task: Task, packed: int) -> bool:
     run_query = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
     if session.scalar(run_query.with_for_update(key_share=True)) is None:
         return False
-    is_unchanged = and_(_attempt_condition(task.run, task.attempt), Attempt.packed_step == packed)
+    is_unchanged = and_(_attempt_condition(task.run, task.attempt), Attempt.packed_step == packed_step)
     return (
         session.scalar(select(Attempt.number).where(is_unchanged).with_for_update(key_share=True)) is not None
     )
@@ -311,11 +311,15 @@ def _split_by_block(points: Stored) -> Iterator[tuple[int, Stored]]:
     numbers = points.steps // blocks.BLOCK_STEPS
     boundaries = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
     for start, end in pairwise([0, *boundaries.tolist(), len(numbers)]):
-        yield int(numbers[start]), points.at(slice(start, end))
+        yield int(numbers[start]), points.select(slice(start, end))
 
 
 def _read_old_blocks(
-    session: Session, run: str, attempt: int, block_ids: Iterable[tuple[int, int]], tell: ReportDamage | None
+    session: Session,
+    run: str,
+    attempt: int,
+    block_ids: Iterable[tuple[int, int]],
+    report_damage: ReportDamage | None,
 ) -> dict[tuple[int, int], Stored]:
     """Return the points of the blocks with these (key, number). Damaged blocks are reported and omitted."""
     stored = {}
@@ -326,8 +330,8 @@ def _read_old_blocks(
             points = decode_row(data, points=count, first=first_step, last=last_of_block)
         except BlockDamaged as error:
             block = BlockPlace(run, key, attempt, number, number * blocks.BLOCK_STEPS, last_step)
-            if tell is not None and not isinstance(error, BlockNewer):
-                tell(session, block, str(error))
+            if report_damage is not None and not isinstance(error, BlockNewer):
+                report_damage(session, block, str(error))
                 continue
             record_damage(block, str(error))
             raise BlockDamaged(
@@ -352,12 +356,12 @@ def _read_data(
         )
 
 
-def _merge(old: Stored, new: Stored) -> Stored:
-    if not len(old.steps):
-        return new
-    unchanged_points = old.at(~np.isin(old.steps, new.steps))
-    merged_points = unchanged_points + new if len(unchanged_points.steps) else new
-    return merged_points.at(np.argsort(merged_points.steps, kind="stable"))
+def _merge(old_points: Stored, new_points: Stored) -> Stored:
+    if not len(old_points.steps):
+        return new_points
+    unchanged_points = old_points.select(~np.isin(old_points.steps, new_points.steps))
+    merged_points = unchanged_points + new_points if len(unchanged_points.steps) else new_points
+    return merged_points.select(np.argsort(merged_points.steps, kind="stable"))
 
 
 def _block_row(points: Stored) -> dict[str, Any]:
@@ -373,7 +377,7 @@ def _encode_outline(points: Stored) -> bytes:
     """Encode the peaks of the points, or return b"" if they are too many or a value is not finite."""
     if not np.isfinite(points.values).all():
         return b""
-    peak_points = points.at(peak_indices(points.steps, OUTLINE_SHIFT, points.values))
+    peak_points = points.select(peak_indices(points.steps, OUTLINE_SHIFT, points.values))
     return (
         encode_outline(peak_points.steps, peak_points.values)
         if 3 * len(peak_points.steps) <= len(points.steps)

@@ -47,7 +47,7 @@ class Curve:
         """Number of original points."""
         return len(self) if self.weights is None else int(self.weights.sum())
 
-    def at(self, index: NDArray[np.bool_] | Ints | slice) -> "Curve":
+    def select(self, index: NDArray[np.bool_] | Ints | slice) -> "Curve":
         """Return the points at these indices."""
         if isinstance(index, slice) and index == slice(None):
             return self

@@ -27,7 +27,7 @@ class Summary:
         summary._best = {name: (best["value"], best["step"]) for name, best in document["best"].items()}
         return summary
 
-    def take(self, step: int, metrics: Mapping[str, float]) -> None:
+    def add_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add the metrics of the next step. A missing metric keeps its last value.
 
         Ends of intervals are left out, because they belong to another metric.

@@ -82,9 +82,9 @@ def _is_short(curve: Curve, finite: Ints, max_points: int) -> bool:
     return len(finite) <= max_points and _raw_points(curve, finite) == len(finite)
 
 
-def _raw_points(curve: Curve, places: Ints) -> int:
+def _raw_points(curve: Curve, indices: Ints) -> int:
     """Return the number of original points that the points at these indices represent."""
-    return len(places) if curve.weights is None else int(curve.weights[places].sum())
+    return len(indices) if curve.weights is None else int(curve.weights[indices].sum())
 
 
 def is_outline_sufficient(curve: Curve, max_points: int) -> bool:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from backend.metrics import blocks
 from backend.metrics.attempts import Limit, load_limits, valid_row_condition, valid_row_mask
 from backend.metrics.blocks import NO_POINTS, Stored, read_blocks, rows_to_points
-from backend.metrics.lineage import ALL_STEPS, Stretch
+from backend.metrics.lineage import ALL_STEPS, LineageSegment
 from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey
 
 WINDOW_POINTS = 20_000
@@ -52,25 +52,25 @@ class RunPoints:
         """Number of steps in a window."""
         return max(1, WINDOW_POINTS // max(1, len(self.keys)))
 
-    def counting(self, points: Stored) -> Stored:
+    def select_visible(self, points: Stored) -> Stored:
         """Return the points of the selection that are not hidden."""
         is_own = (points.steps <= self.last_step) & (points.attempts <= self.attempt)
-        return points.at(is_own & valid_row_mask(points.attempts, points.steps, self.limits))
+        return points.select(is_own & valid_row_mask(points.attempts, points.steps, self.limits))
 
 
 def load_run_points(
-    session: Session, stretches: Iterable[Stretch], *, all_attempts: bool = False
+    session: Session, segments: Iterable[LineageSegment], *, all_attempts: bool = False
 ) -> list[RunPoints]:
     """Return the selection of the current points of each stretch, optionally with hidden points."""
-    stretches = list(stretches)
-    limits = {} if all_attempts else load_limits(session, [segment.run for segment in stretches])
-    return [_stretch_points(session, segment, limits.get(segment.run, ())) for segment in stretches]
+    segments = list(segments)
+    limits = {} if all_attempts else load_limits(session, [segment.run for segment in segments])
+    return [_segment_points(session, segment, limits.get(segment.run, ())) for segment in segments]
 
 
-def _stretch_points(session: Session, stretch: Stretch, limits: Sequence[Limit]) -> RunPoints:
-    newest = select(func.coalesce(func.max(Attempt.number), MAX_STEP)).where(Attempt.run_id == stretch.run)
+def _segment_points(session: Session, segment: LineageSegment, limits: Sequence[Limit]) -> RunPoints:
+    newest = select(func.coalesce(func.max(Attempt.number), MAX_STEP)).where(Attempt.run_id == segment.run)
     attempt = session.scalars(newest).one()
-    draft = RunPoints(stretch.run, stretch.last_step, attempt, limits, {})
+    draft = RunPoints(segment.run, segment.last_step, attempt, limits, {})
     is_point = and_(Metric.run_id == draft.run, Metric.step <= draft.last_step, Metric.attempt <= attempt)
     # One index search per name, because DISTINCT would read every row.
     has_row = (
@@ -106,7 +106,7 @@ def _has_valid_sealed_point(session: Session, run_points: RunPoints, key: int) -
         return True
     return (
         len(
-            run_points.counting(
+            run_points.select_visible(
                 read_blocks(session, [run_points.run], [key])[run_points.run, key].points
             ).steps
         )
@@ -114,20 +114,22 @@ def _has_valid_sealed_point(session: Session, run_points: RunPoints, key: int) -
     )
 
 
-def find_next_window(session: Session, run_points: RunPoints, after: int) -> tuple[int, int] | None:
+def find_next_window(session: Session, run_points: RunPoints, after_step: int) -> tuple[int, int] | None:
     """Return the first and last step of the next window after a step, or None after the last point.
 
     Gaps without points are skipped.
     """
     if not run_points.keys:
         return None
-    is_later_row = and_(Metric.run_id == run_points.run, Metric.key_id == MetricKey.id, Metric.step > after)
+    is_later_row = and_(
+        Metric.run_id == run_points.run, Metric.key_id == MetricKey.id, Metric.step > after_step
+    )
     row = select(Metric.step).where(is_later_row).order_by(Metric.step).limit(1).scalar_subquery()
     is_later_block = and_(
         MetricBlock.run_id == run_points.run,
         MetricBlock.key_id == MetricKey.id,
         MetricBlock.attempt == Attempt.number,
-        MetricBlock.number >= (after + 1) // blocks.BLOCK_STEPS,
+        MetricBlock.number >= (after_step + 1) // blocks.BLOCK_STEPS,
     )
     block = select(func.min(MetricBlock.number)).where(is_later_block).scalar_subquery()
     is_key = MetricKey.id.in_(run_points.keys)
@@ -139,7 +141,7 @@ def find_next_window(session: Session, run_points: RunPoints, after: int) -> tup
         .where(is_key)
     )
     first_steps = [] if row_step is None else [row_step]
-    first_steps += [] if block_number is None else [max(block_number * blocks.BLOCK_STEPS, after + 1)]
+    first_steps += [] if block_number is None else [max(block_number * blocks.BLOCK_STEPS, after_step + 1)]
     first_step = min(first_steps, default=MAX_STEP)
     last_step = min(first_step + run_points.width - 1, run_points.last_step)
     return (first_step, last_step) if first_steps and first_step <= run_points.last_step else None
@@ -153,8 +155,8 @@ def read_window(session: Session, run_points: RunPoints, first: int, last: int) 
     points_by_name: list[tuple[Stored, str]] = []
     for key, name in run_points.keys.items():
         points = sealed_points[run_points.run, key].add_tail(tails.get(key, NO_POINTS))
-        inside = points.at((points.steps >= first) & (points.steps <= last))
-        points_by_name.append((run_points.counting(inside), name))
+        inside = points.select((points.steps >= first) & (points.steps <= last))
+        points_by_name.append((run_points.select_visible(inside), name))
     return _merge_points(points_by_name)
 
 

@@ -13,7 +13,7 @@ MAX_ALTERNATIVES = 8
 """Maximum number of alternatives per token, which is also the maximum of `recording.alternatives`."""
 
 
-def read_alternatives(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, Any] | None:
+def read_alternatives(tokens: Tokens, group_tokens: Sequence[Tokens]) -> dict[str, Any] | None:
     """Return the most likely tokens at each position as `schemas.Alternatives`, or None if they are not
     stored.
 
@@ -28,7 +28,7 @@ def read_alternatives(tokens: Tokens, of_group: Sequence[Tokens]) -> dict[str, A
     shown_ids = set(np.unique(ids[np.isfinite(logprobs)]).tolist())
     strings = {
         id_: string
-        for completion in of_group
+        for completion in group_tokens
         for id_, string in zip(completion.ids.tolist(), completion.strings, strict=True)
         if id_ in shown_ids and string
     }

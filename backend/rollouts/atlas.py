@@ -55,14 +55,16 @@ class PromptHistory(NamedTuple):
     """Never or always solved; lost: solved earlier but not in the last window; learned: the reverse."""
 
 
-def make_history(id_: str, right: Sequence[int], graded: Sequence[int], groups: int) -> PromptHistory:
+def make_history(
+    id_: str, right_counts: Sequence[int], graded_counts: Sequence[int], groups: int
+) -> PromptHistory:
     """Return the history of a prompt from the numbers of right and graded completions in each window."""
-    windows = [r / g if g else None for r, g in zip(right, graded, strict=True)]
+    windows = [r / g if g else None for r, g in zip(right_counts, graded_counts, strict=True)]
     rates = [rate for rate in windows if rate is not None]
-    total = sum(graded)
+    total = sum(graded_counts)
     if not rates:
         return PromptHistory(id_, 0, 0, groups, windows, None, None, None, None, "ungraded")
-    rate, first, last = sum(right) / total, rates[0], rates[-1]
+    rate, first, last = sum(right_counts) / total, rates[0], rates[-1]
     state: State = "mixed"
     if rate in (0, 1):
         state = "always" if rate else "never"
@@ -71,7 +73,7 @@ def make_history(id_: str, right: Sequence[int], graded: Sequence[int], groups: 
     elif first == 0:
         state = "learned"
     drift = last - first if len(rates) > 1 else None
-    return PromptHistory(id_, sum(right), total, groups, windows, rate, first, last, drift, state)
+    return PromptHistory(id_, sum(right_counts), total, groups, windows, rate, first, last, drift, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +260,8 @@ def load_probes(session: Session, runs: Sequence[str], kind: str) -> dict[str, A
     return {"runs": rows, "items": items, "prompts": len(cells)}
 
 
-def _is_stored(of_runs: dict[str, dict[int, tuple[float | None, bool]]]) -> bool:
-    return any(has_rollouts for cells in of_runs.values() for _, has_rollouts in cells.values())
+def _is_stored(cells_by_run: dict[str, dict[int, tuple[float | None, bool]]]) -> bool:
+    return any(has_rollouts for cells in cells_by_run.values() for _, has_rollouts in cells.values())
 
 
 def _probe_row(cells: dict[int, tuple[float | None, bool]], steps: Sequence[int]) -> dict[str, Any]:

@@ -13,15 +13,15 @@ from backend.storage.models import RolloutGroup
 GROUPS_AT_ONCE = 500
 
 
-def find_damaged_groups(session: Session, *, until: float = math.inf) -> Iterator[str]:
+def find_damaged_groups(session: Session, *, deadline: float = math.inf) -> Iterator[str]:
     """Yield a sentence about each group whose stored bytes are damaged.
 
-    The check stops at the time `until` of the monotonic clock.
+    The check stops at the time `deadline` of the monotonic clock.
     """
     columns = (RolloutGroup.id, RolloutGroup.run_id, RolloutGroup.step, RolloutGroup.kind)
     query = select(*columns, RolloutGroup.prompt_index, RolloutGroup.completions)
     for row in session.execute(query, execution_options={"yield_per": GROUPS_AT_ONCE}):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return
         try:
             decode(row.id, row.completions)

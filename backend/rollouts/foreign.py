@@ -38,21 +38,21 @@ def pack_foreign(run_id: str, step: int, groups: Sequence[GroupRecord]) -> Packe
     return pack_groups(run_id, step, ATTEMPT, groups, with_tokens=False)
 
 
-def replace_groups(session: Session, packed: PackedGroups) -> None:
+def replace_groups(session: Session, packed_groups: PackedGroups) -> None:
     """Store packed groups; if a group is already stored, the new completions replace it.
 
     A completion with unchanged text keeps its labels.
     """
-    ids = [row["id"] for row in packed.groups]
-    blocks = {row["id"]: row["completions"] for row in packed.groups}
+    ids = [row["id"] for row in packed_groups.groups]
+    blocks = {row["id"]: row["completions"] for row in packed_groups.groups}
     labels: list[dict[str, Any]] = []
     for start in range(0, len(ids), 500):
         is_replaced = RolloutGroup.id.in_(ids[start : start + 500])
         labels += _kept_labels(session, ids[start : start + 500], blocks)
         remove_from_index(session, is_replaced)
         session.execute(delete(RolloutGroup).where(is_replaced))
-        session.execute(delete(GroupTally).where(group_condition(packed.groups[start : start + 500])))
-    write_groups(session, packed)
+        session.execute(delete(GroupTally).where(group_condition(packed_groups.groups[start : start + 500])))
+    write_groups(session, packed_groups)
     if labels:
         session.execute(insert(RolloutLabel), labels)
 

@@ -33,7 +33,7 @@ MAX_CACHED = 20_000
 _remembered: OrderedDict[bytes, Measures] = OrderedDict()
 _lock = threading.Lock()
 
-Places = Mapping[int, Sequence[WrittenCompletion]]
+CompletionsByPrompt = Mapping[int, Sequence[WrittenCompletion]]
 """Training completions of a step by the index of their prompt."""
 
 Points = list[tuple[int, dict[str, float]]]
@@ -43,17 +43,17 @@ class TextPoints(NamedTuple):
     """Values of text/* by step, and the stored data from which they were computed."""
 
     points: Points
-    seen: Mapping[int, tuple[set[int], dict[str, float]]]
+    stored_by_step: Mapping[int, tuple[set[int], dict[str, float]]]
     """Indexes of the stored prompts and the stored values of each step."""
 
 
-def foreign_metrics(written: Sequence[WrittenCompletion]) -> dict[str, float]:
+def foreign_metrics(completions: Sequence[WrittenCompletion]) -> dict[str, float]:
     """Return the values of text/* for the training completions of a step."""
-    return average_measures([_measure(completion) for completion in written])
+    return average_measures([_measure(completion) for completion in completions])
 
 
-def _measure(written: WrittenCompletion) -> Measures:
-    return measure(written, script_chars=SCRIPT_CHARS)
+def _measure(completion: WrittenCompletion) -> Measures:
+    return measure(completion, script_chars=SCRIPT_CHARS)
 
 
 def is_cut(finish_reason: str) -> bool:
@@ -61,7 +61,9 @@ def is_cut(finish_reason: str) -> bool:
     return finish_reason in {"", "length"}
 
 
-def compute_text_points(session: Session, run_id: str, new: Mapping[int, Places]) -> TextPoints:
+def compute_text_points(
+    session: Session, run_id: str, new_completions: Mapping[int, CompletionsByPrompt]
+) -> TextPoints:
     """Return text/* for each step with new completions, over these and the stored completions of other
     prompts.
 
@@ -69,9 +71,9 @@ def compute_text_points(session: Session, run_id: str, new: Mapping[int, Places]
     is left out. This takes a while and therefore happens before the transaction that stores the completions;
     `refresh_points` then updates the points within it.
     """
-    logged_values = _stored_values(session, run_id, new)
+    logged_values = _stored_values(session, run_id, new_completions)
     points, stored_by_step = [], {}
-    for step, completions_by_prompt in sorted(new.items()):
+    for step, completions_by_prompt in sorted(new_completions.items()):
         stored_measures = _stored_measures(session, run_id, step)
         own_values = average_measures(_flatten(stored_measures))
         client_names = {
@@ -89,25 +91,38 @@ def compute_text_points(session: Session, run_id: str, new: Mapping[int, Places]
     return TextPoints(points, stored_by_step)
 
 
-def _flatten(places: Mapping[int, Sequence[Measures]]) -> list[Measures]:
-    return [measures for completions in places.values() for measures in completions]
+def _flatten(measures_by_prompt: Mapping[int, Sequence[Measures]]) -> list[Measures]:
+    return [measures for completions in measures_by_prompt.values() for measures in completions]
 
 
-def _is_client_value(stored: float, ours: float | None) -> bool:
+def _is_client_value(stored_value: float, computed_value: float | None) -> bool:
     """Return whether the client logged this value, because it differs from our value beyond rounding."""
-    return ours is None or not math.isclose(stored, ours, rel_tol=1e-12, abs_tol=1e-15)
+    return computed_value is None or not math.isclose(
+        stored_value, computed_value, rel_tol=1e-12, abs_tol=1e-15
+    )
 
 
-def refresh_points(session: Session, run_id: str, new: Mapping[int, Places], computed: TextPoints) -> Points:
+def refresh_points(
+    session: Session,
+    run_id: str,
+    new_completions: Mapping[int, CompletionsByPrompt],
+    computed_points: TextPoints,
+) -> Points:
     """Return the points, recomputed for the steps whose stored data have changed in the meantime."""
     stored_positions, logged_values = (
-        _stored_positions(session, run_id, new),
-        _stored_values(session, run_id, new),
+        _stored_positions(session, run_id, new_completions),
+        _stored_values(session, run_id, new_completions),
     )
-    current_by_step = {step: (stored_positions.get(step, set()), logged_values[step]) for step in new}
-    outdated_steps = {step: new[step] for step in new if current_by_step[step] != computed.seen[step]}
+    current_by_step = {
+        step: (stored_positions.get(step, set()), logged_values[step]) for step in new_completions
+    }
+    outdated_steps = {
+        step: new_completions[step]
+        for step in new_completions
+        if current_by_step[step] != computed_points.stored_by_step[step]
+    }
     refreshed_points = dict(compute_text_points(session, run_id, outdated_steps).points)
-    return [(step, refreshed_points.get(step, metrics)) for step, metrics in computed.points]
+    return [(step, refreshed_points.get(step, metrics)) for step, metrics in computed_points.points]
 
 
 def _stored_positions(session: Session, run_id: str, steps: Collection[int]) -> dict[int, set[int]]:

@@ -20,7 +20,7 @@ from backend.rollouts.turns import observation_mask, split_into_blocks
 from backend.storage.completion import Completion
 from backend.storage.completion_codec import CompletionSelection
 from backend.storage.completions import damage_reason, find_completion, iterate_completions
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import GroupTally, RolloutGroup, RolloutTokens
 from backend.storage.numbers import spell
 
@@ -84,7 +84,7 @@ class RolloutFilter:
             and (not self.q or self.q.lower() in completion.clean_text.lower())
         )
 
-    def of_tallies(self) -> list[ColumnElement[bool]]:
+    def tally_conditions(self) -> list[ColumnElement[bool]]:
         """Return SQL conditions that the tallies of all matching completions meet."""
         marks = 0 if self.correct is None else BIT_BY_MARK["right" if self.correct else "wrong"]
         if self.flag in FLAGS and self.flag != "unscored":  # `rewarded` does not imply a reward
@@ -162,7 +162,7 @@ def _conditions(session: Session, rollout_filter: RolloutFilter) -> list[ColumnE
         conditions.append(RolloutGroup.kind == rollout_filter.kind)
     if rollout_filter.prompt:
         conditions.append(RolloutGroup.prompt_id == rollout_filter.prompt)
-    return [*conditions, *has_tally(rollout_filter.of_tallies())]
+    return [*conditions, *has_tally(rollout_filter.tally_conditions())]
 
 
 def valid_group_conditions(session: Session, run_id: str) -> list[ColumnElement[bool]]:
@@ -243,7 +243,7 @@ def step_counts(sessions: Sessions, run_id: str, prompt_id: str = "") -> Iterato
     query = select(*columns, *mean_columns).group_by(*columns).order_by(*columns).limit(STEPS_AT_ONCE)
     last_key: tuple[Any, ...] = (-1, "")
     while True:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             is_after = tuple_(*columns) > last_key
             rows = session.execute(
                 query.where(*valid_group_conditions(session, run_id), *prompt_condition, is_after)

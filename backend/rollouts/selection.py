@@ -15,7 +15,7 @@ from backend.rollouts.search.pages import find, has_more_than
 from backend.rollouts.search.query import Term
 from backend.rollouts.search.scope import Scope
 from backend.storage.completion import Completion
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import RolloutGroup
 
 MAX_EXPORTED = 100_000
@@ -32,7 +32,7 @@ def export_selection(
     """Return the bytes of the file, which are generated while they are sent; raise InvalidRequest for too
     many rows.
     """
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         is_too_much = has_more_than(session, scope, terms, MAX_EXPORTED)
     if is_too_much:
         reason = (
@@ -46,7 +46,7 @@ def export_selection(
 def _pages(sessions: Sessions, scope: Scope, terms: Sequence[Term]) -> Iterator[list[Row]]:
     cursor, count = "", 0
     while count < MAX_EXPORTED:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             page = find(session, scope, terms, sort="step", limit=ROWS_AT_ONCE, cursor=cursor)
             completions = load_hits(session, page.rows)
             labels = load_labels(session, [completion.id for _, completion in completions])
@@ -98,8 +98,8 @@ class _Sink:
         self._size = 0
         self.closed = False
 
-    def write(self, piece: Any) -> int:
-        content = bytes(piece)
+    def write(self, chunk: Any) -> int:
+        content = bytes(chunk)
         self._pieces.append(content)
         self._size += len(content)
         return len(content)

@@ -95,7 +95,7 @@ def _budget_part(marks: int, *, has_others: bool) -> str:
 
 
 def _budget_json(
-    run: str, source: str, parts: Sequence[str], steps: Steps, values: Counts, bins: int
+    run: str, source: str, part_names: Sequence[str], steps: Steps, values: Counts, bins: int
 ) -> dict[str, Any]:
     """Return the sums over all steps, and over each of several ranges with about equal numbers of steps."""
     count = min(bins, len(steps))
@@ -104,7 +104,7 @@ def _budget_json(
     return {
         "run": run,
         "source": source,
-        "parts": list(parts),
+        "parts": list(part_names),
         "steps": len(steps),
         "totals": {unit: values[unit].sum(axis=0).tolist() for unit in units},
         "bins": [

@@ -35,10 +35,10 @@ class PackedGroups:
     tallies: list[dict[str, Any]] = field(default_factory=list)
     prompts: list[dict[str, Any]] = field(default_factory=list)
 
-    def extend(self, packed: "PackedGroups") -> None:
+    def extend(self, packed_groups: "PackedGroups") -> None:
         """Append the rows of other groups."""
         for column in fields(self):
-            getattr(self, column.name).extend(getattr(packed, column.name))
+            getattr(self, column.name).extend(getattr(packed_groups, column.name))
 
 
 def pack_groups(
@@ -47,16 +47,16 @@ def pack_groups(
     attempt: int,
     groups: Iterable[GroupRecord],
     *,
-    counted: Iterable[GroupRecord] = (),
+    counted_groups: Iterable[GroupRecord] = (),
     with_tokens: bool = True,
 ) -> PackedGroups:
     """Return the rows for the groups of a step. Ids are derived from the run, the step and the group.
 
-    Only tallies and prompts are stored for the groups in `counted`.
+    Only tallies and prompts are stored for the groups in `counted_groups`.
     """
     packed_groups = PackedGroups()
     ids_of_row = {"run_id": run_id, "step": step, "attempt": attempt}
-    for group in counted:
+    for group in counted_groups:
         packed_groups.tallies.extend(tally_rows(group, is_stored=False, **ids_of_row))
         packed_groups.prompts.append(prompt_row(group, run_id))
     for group in groups:
@@ -76,14 +76,14 @@ def pack_groups(
     return packed_groups
 
 
-def write_groups(session: Session, packed: PackedGroups) -> None:
+def write_groups(session: Session, packed_groups: PackedGroups) -> None:
     """Store packed groups, except those that are already stored."""
     connection = session.connection()  # without the ORM, because plain rows do not need objects
     for table, rows in (
-        (RolloutGroup, packed.groups),
-        (RolloutTokens, packed.tokens),
-        (GroupTally, packed.tallies),
-        (RunPrompt, packed.prompts),
+        (RolloutGroup, packed_groups.groups),
+        (RolloutTokens, packed_groups.tokens),
+        (GroupTally, packed_groups.tallies),
+        (RunPrompt, packed_groups.prompts),
     ):
         if rows:
             connection.execute(insert_into(session, table.__table__).on_conflict_do_nothing(), rows)

@@ -50,18 +50,18 @@ class Measures(NamedTuple):
 
 
 def text_metrics(
-    written: Sequence[WrittenCompletion], *, script_chars: int | None = None
+    completions: Sequence[WrittenCompletion], *, script_chars: int | None = None
 ) -> dict[str, float]:
     """Return the values of text/* for some completions.
 
     Only `script_chars` characters at the end of each prompt and completion are checked for their script.
     """
-    return average_measures([measure(completion, script_chars=script_chars) for completion in written])
+    return average_measures([measure(completion, script_chars=script_chars) for completion in completions])
 
 
-def measure(written: WrittenCompletion, *, script_chars: int | None = None) -> Measures:
+def measure(completion: WrittenCompletion, *, script_chars: int | None = None) -> Measures:
     """Return the measures of a completion."""
-    prompt, text, is_truncated, is_opened = written
+    prompt, text, is_truncated, is_opened = completion
     tail = text[-TAIL_CHARS:].encode("utf-8", "surrogatepass")
     start = None if script_chars is None else -script_chars
     return Measures(

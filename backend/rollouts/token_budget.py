@@ -19,7 +19,7 @@ from backend.base.settings import Settings
 from backend.rollouts.packing import PackedDamaged, Tokens, pack_tokens, unpack_tokens
 from backend.rollouts.token_values import ALTERNATIVE_PREFIX, COMPUTED_FROM
 from backend.runs.events import add_event
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import BEFORE_ALL_STEPS, Event, RolloutGroup, RolloutTokens, Run
 
 KIND = "tokens"
@@ -29,7 +29,7 @@ GROUPS_AT_ONCE = 64
 LATE_STEPS = 100
 """Number of newest steps that are counted again, because completions may be stored after their step."""
 
-Stamp = tuple[int, int]
+RunProgress = tuple[int, int]
 """Attempt and last step of a run; the size of its values only changes with them."""
 
 
@@ -37,11 +37,11 @@ Stamp = tuple[int, int]
 class _CountedBytes:
     """Size of a run's token values, in bytes."""
 
-    stamp: Stamp
+    progress: RunProgress
     """Stamp of the run when its bytes were counted."""
     end: int
     """Last step that is not counted again within the attempt."""
-    settled: int
+    settled_bytes: int
     """Bytes up to the step `end`."""
     unsettled: int
     """Bytes after the step `end`."""
@@ -51,12 +51,12 @@ class _CountedBytes:
     @property
     def size(self) -> int:
         """Total size in bytes."""
-        return self.settled + self.unsettled
+        return self.settled_bytes + self.unsettled
 
-    def free(self, step: int, size: int) -> None:
+    def subtract(self, step: int, size: int) -> None:
         """Subtract the removed bytes of a step."""
         if step <= self.end:
-            self.settled -= size
+            self.settled_bytes -= size
         else:
             self.unsettled -= size
 
@@ -74,14 +74,14 @@ class TokenBudget:
         """Check all runs once, yielding after each piece of work."""
         if not self._of_run and not self._of_all:
             return
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             query = select(Run.id, Run.attempt, Run.last_step).where(Run.deleting_at.is_(None))
-            runs: dict[str, Stamp] = {row[0]: (row[1], row[2]) for row in session.execute(query)}
+            runs: dict[str, RunProgress] = {row[0]: (row[1], row[2]) for row in session.execute(query)}
         self._known = {run: usage for run, usage in self._known.items() if run in runs}
         for run, progress in runs.items():
             usage = self._known.get(run)
-            if usage is None or usage.stamp != progress:
-                with reading(self._sessions) as session:
+            if usage is None or usage.progress != progress:
+                with open_read_session(self._sessions) as session:
                     self._known[run] = _count_bytes(session, run, progress, usage)
                 yield
             if self._of_run and self._known[run].size > self._of_run:
@@ -100,9 +100,9 @@ class TokenBudget:
                 can_shrink.discard(largest)
                 yield
 
-    def _count_again(self, run_ids: Iterable[str], stamps: Mapping[str, Stamp]) -> None:
+    def _count_again(self, run_ids: Iterable[str], stamps: Mapping[str, RunProgress]) -> None:
         """Count the bytes again for runs from which another process has removed values."""
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             for run in run_ids:
                 if _newest_event(session, run) != self._known[run].event:
                     self._known[run] = _count_bytes(session, run, stamps[run], None)
@@ -112,7 +112,7 @@ class TokenBudget:
         megabytes = (self._of_run if whose == "the run" else self._of_all) / MEGABYTE
         step_by_name = {}
         for name, remove in REMOVER_BY_PIECE.items():
-            with reading(self._sessions) as session:
+            with open_read_session(self._sessions) as session:
                 if name == "alternatives" and not has_alternatives(session, run):
                     continue
                 steps = _steps(session, run)
@@ -124,7 +124,7 @@ class TokenBudget:
                 if step >= first:
                     with self._sessions.begin() as session:
                         freed_bytes = remove(session, run, step)
-                    usage.free(step, freed_bytes)
+                    usage.subtract(step, freed_bytes)
                     step_by_name[name] = step
                     yield
         if step_by_name:
@@ -139,25 +139,31 @@ class TokenBudget:
                 usage.event = _newest_event(session, run)
 
 
-def _removal_sentence(removed: dict[str, int], megabytes: float, whose: str) -> str:
-    values = f"values that colour tokens up to step {removed['values']}" if "values" in removed else ""
-    alternatives = f"alternatives up to step {removed['alternatives']}" if "alternatives" in removed else ""
-    tokens = f"all tokens up to step {removed['tokens']}" if "tokens" in removed else ""
+def _removal_sentence(step_by_name: dict[str, int], megabytes: float, whose: str) -> str:
+    values = (
+        f"values that colour tokens up to step {step_by_name['values']}" if "values" in step_by_name else ""
+    )
+    alternatives = (
+        f"alternatives up to step {step_by_name['alternatives']}" if "alternatives" in step_by_name else ""
+    )
+    tokens = f"all tokens up to step {step_by_name['tokens']}" if "tokens" in step_by_name else ""
     removed_values = " and ".join(filter(None, (alternatives, values, tokens)))
     return f"removed {removed_values} to keep the token values of {whose} within {megabytes:,g} MB"
 
 
-def _count_bytes(session: Session, run_id: str, stamp: Stamp, before: _CountedBytes | None) -> _CountedBytes:
+def _count_bytes(
+    session: Session, run_id: str, progress: RunProgress, previous: _CountedBytes | None
+) -> _CountedBytes:
     """Count the bytes of a run; within the same attempt, only those of the newest steps are counted again."""
-    attempt, last_step = stamp
+    attempt, last_step = progress
     end, settled_bytes = BEFORE_ALL_STEPS, 0
-    if before is not None and before.stamp[0] == attempt:
-        end, settled_bytes = before.end, before.settled
+    if previous is not None and previous.progress[0] == attempt:
+        end, settled_bytes = previous.end, previous.settled_bytes
     new_end = max(end, last_step - LATE_STEPS)
     # The event is read before the values are counted.
-    event = _newest_event(session, run_id) if before is None else before.event
+    event = _newest_event(session, run_id) if previous is None else previous.event
     settled_bytes += _sum_bytes(session, run_id, end, new_end)
-    return _CountedBytes(stamp, new_end, settled_bytes, _sum_bytes(session, run_id, new_end, None), event)
+    return _CountedBytes(progress, new_end, settled_bytes, _sum_bytes(session, run_id, new_end, None), event)
 
 
 def _newest_event(session: Session, run_id: str) -> int:
@@ -166,7 +172,7 @@ def _newest_event(session: Session, run_id: str) -> int:
     return session.scalar(query) or 0
 
 
-def _sum_bytes(session: Session, run_id: str, after: int, last: int | None) -> int:
+def _sum_bytes(session: Session, run_id: str, after_step: int, last: int | None) -> int:
     """Return the bytes of a run's token values after one step and up to another.
 
     The query does not group by step, because SQLite would then read all values instead of only their lengths.
@@ -174,7 +180,7 @@ def _sum_bytes(session: Session, run_id: str, after: int, last: int | None) -> i
     query = (
         select(func.sum(func.length(RolloutTokens.data)))
         .join(RolloutGroup, RolloutTokens.group_id == RolloutGroup.id)
-        .where(RolloutGroup.run_id == run_id, RolloutGroup.step > after)
+        .where(RolloutGroup.run_id == run_id, RolloutGroup.step > after_step)
     )
     return int(session.scalar(query if last is None else query.where(RolloutGroup.step <= last)) or 0)
 
@@ -223,8 +229,8 @@ def has_alternatives(session: Session, run_id: str) -> bool:
     return isinstance(recording, Mapping) and bool(recording.get("alternatives"))
 
 
-def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], bool]) -> int:
-    """Keep only the values of a step whose names satisfy `stays`, and return the freed bytes."""
+def _repack(session: Session, run_id: str, step: int, is_retained: Callable[[str], bool]) -> int:
+    """Keep only the values of a step whose names satisfy `is_retained`, and return the freed bytes."""
     freed_bytes = 0
     damage: dict[str, str] = {}
     ids = session.scalars(_step_condition(run_id, step)).all()
@@ -235,7 +241,9 @@ def _repack(session: Session, run_id: str, step: int, stays: Callable[[str], boo
             select(RolloutTokens.group_id, RolloutTokens.data).where(is_in_chunk)
         ):
             try:
-                packed_tokens = pack_tokens([_filter_values(tokens, stays) for tokens in unpack_tokens(data)])
+                packed_tokens = pack_tokens(
+                    [_filter_values(tokens, is_retained) for tokens in unpack_tokens(data)]
+                )
             except PackedDamaged as error:
                 damage[group] = str(error)
                 continue
@@ -268,8 +276,8 @@ def _report_damage(session: Session, run_id: str, step: int, damage: Mapping[str
     add_event(session, KIND, message, run_id=run_id, level="warning", step=step, data={"damaged": new_groups})
 
 
-def _filter_values(tokens: Tokens, stays: Callable[[str], bool]) -> Tokens:
-    arrays = {name: values for name, values in tokens.arrays.items() if stays(name)}
+def _filter_values(tokens: Tokens, is_retained: Callable[[str], bool]) -> Tokens:
+    arrays = {name: values for name, values in tokens.arrays.items() if is_retained(name)}
     return Tokens(tokens.strings, tokens.ids, arrays)
 
 

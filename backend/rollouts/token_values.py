@@ -86,11 +86,11 @@ def decode(raw: bytes, offset: int, count: int, kind: Kind, scale: float) -> NDA
         case "i1":
             return np.frombuffer(raw, "<i1", count, offset).astype(np.float32)
         case "f3":
-            return _words(raw, offset, count).view("<f4")
+            return _unpack_words(raw, offset, count).view("<f4")
         case "u3":
-            return (_words(raw, offset, count).view("<u4") >> 8).astype(np.float32)
+            return (_unpack_words(raw, offset, count).view("<u4") >> 8).astype(np.float32)
         case "s3":
-            words = _words(raw, offset, count)
+            words = _unpack_words(raw, offset, count)
             if not scale:
                 return words.view("<f4")
             return ((words >> 8) * np.float64(scale)).astype(np.float32)
@@ -111,7 +111,7 @@ def _planes(words: NDArray[Any], *, first: int) -> bytes:
     return words.view(np.uint8).reshape(-1, 4)[:, first : first + 3].T.tobytes()
 
 
-def _words(raw: bytes, offset: int, count: int) -> NDArray[np.int32]:
+def _unpack_words(raw: bytes, offset: int, count: int) -> NDArray[np.int32]:
     """Return words with the stored upper three bytes and a zero lower byte."""
     words = np.zeros((count, 4), np.uint8)
     words[:, 1:] = np.frombuffer(raw, np.uint8, 3 * count, offset).reshape(3, count).T

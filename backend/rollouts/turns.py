@@ -27,13 +27,13 @@ def _blocks(text: str, turns: Sequence[Mapping[str, Any]]) -> Iterator[dict[str,
             if first > position:
                 yield {"kind": "own", "text": text[position:first], "turn": None}
             if end > first or kind == "call":
-                yield {"kind": kind, "text": text[first:end], "turn": _facts(turn)}
+                yield {"kind": kind, "text": text[first:end], "turn": _turn_summary(turn)}
             position = max(position, end)
     if position < len(text):
         yield {"kind": "own", "text": text[position:], "turn": None}
 
 
-def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
+def _turn_summary(turn: Mapping[str, Any]) -> dict[str, Any]:
     return {name: turn[name] for name in ("tool", "outcome", "seconds", "is_cut")}
 
 
@@ -46,13 +46,13 @@ def observation_mask(turns: Sequence[Mapping[str, Any]], count: int) -> list[int
     return mask
 
 
-def read_turns(claimed: Any, text: str, tokens: int) -> list[dict[str, Any]]:
+def read_turns(claimed_turns: Any, text: str, tokens: int) -> list[dict[str, Any]]:
     """Return turns from an archive; raise ValueError if they do not fit the text and its tokens."""
-    if not isinstance(claimed, list) or len(claimed) > MAX_TURNS:
+    if not isinstance(claimed_turns, list) or len(claimed_turns) > MAX_TURNS:
         raise ValueError("has turns that are no list")
     previous_end = 0
     checked_turns = []
-    for turn in claimed:
+    for turn in claimed_turns:
         checked_turn = _read_turn(turn, len(text), tokens)
         if checked_turn["call"][0] < previous_end or checked_turn["observation"][0] < checked_turn["call"][1]:
             raise ValueError("has turns that overlap")

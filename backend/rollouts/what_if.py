@@ -99,7 +99,7 @@ def compute_what_if(
         "advantages": [row.advantage or 0.0 for row in rows],
         "correct": [bool(row.correct) for row in rows],
         "max_new_tokens": config.sampling.max_new_tokens,
-        "loss_share": _loss_share(config, trained=len(groups), total=total - damaged_count),
+        "loss_share": _loss_share(config, trained_count=len(groups), total=total - damaged_count),
         "token_share": _token_share(session, config, run.id, step),
     }
     return {
@@ -112,7 +112,7 @@ def compute_what_if(
             *([f"Groups left out because they are damaged: {damaged_count}."] if damaged_count else []),
             *_notes(
                 config,
-                stored=len(complete),
+                stored_count=len(complete),
                 total=total - damaged_count,
                 is_part=UNSTORED in load_logged_loss(session, run.id, step),
             ),
@@ -188,11 +188,11 @@ def _too_large(size: str) -> Conflict:
     )
 
 
-def _loss_share(config: RunConfig, *, trained: int, total: int) -> float:
+def _loss_share(config: RunConfig, *, trained_count: int, total: int) -> float:
     """Return `worker.objective.filters.loss_share` for the stored groups."""
     if not isinstance(config.filters.refill, NoRefill) or config.filters.upweight or not total:
         return 1.0
-    return trained / total
+    return trained_count / total
 
 
 def _token_share(session: Session, config: RunConfig, run_id: str, step: int) -> float:
@@ -230,14 +230,18 @@ def _pad_arrays(arrays: Sequence[Arrays], longest: int) -> dict[str, NDArray[np.
     return padded_arrays
 
 
-def _notes(config: RunConfig, *, stored: int, total: int, is_part: bool) -> list[str]:
+def _notes(config: RunConfig, *, stored_count: int, total: int, is_part: bool) -> list[str]:
     """Return notes on differences between this computation and the step as it was trained."""
     updates = config.updates
     has_several_updates = (
         updates.epochs * updates.minibatches > 1 or config.objective.token_weight.type == "lopti"
     )
     return [
-        *(["Only groups that trained and whose tokens are stored take part."] if stored < total else []),
+        *(
+            ["Only groups that trained and whose tokens are stored take part."]
+            if stored_count < total
+            else []
+        ),
         *(["Selected groups alone are stored: the batch is a part of the step."] if is_part else []),
         *(
             [

@@ -39,7 +39,7 @@ from backend.runs.store import (
 from backend.storage.artifacts.copies import Copies
 from backend.storage.artifacts.reading import read_blocks
 from backend.storage.artifacts.store import MANIFEST, artifact_store
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from backend.storage.models import Checkpoint, LogChunk
 from backend.storage.run_lookup import require_run
 
@@ -175,7 +175,7 @@ def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildR
     """Queue a child of the run and return it; a repeated request with the same key returns the same run."""
     new_id = queue_child(lab, run_id, request, key=key)
     later.add_task(ring, lab.settings)
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         return Json(find_run(session, new_id), 202, background=later)
 
 
@@ -209,7 +209,7 @@ def checkpoint_copies(run_id: str, lab: LabOf) -> Json:
 
     The answer is 503 if the artifact store does not respond.
     """
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         require_run(session, run_id)
         names = [row.path for row in load_checkpoints(session, run_id)]
     root, copies = lab.settings.artifact_dir(run_id), Copies(lab.settings)
@@ -264,7 +264,7 @@ def events(
     require_run(session, run_id)
     after_key = read_cursor(cursor, int, order=order, largest=2**63)
     last_id = after_key[0] if after_key else None
-    rows = load_events(session, run_id, after=last_id, limit=limit + 1, backwards=order == "desc")
+    rows = load_events(session, run_id, after_id=last_id, limit=limit + 1, backwards=order == "desc")
     return Json(make_page(rows, limit, event_json, lambda event: (event.id,), order=order))
 
 
@@ -281,7 +281,7 @@ def logs(
     require_run(session, run_id)
     last_key = read_cursor(cursor, int, int, order=order)
     rows = load_log_chunks(
-        session, run_id, attempt=attempt, after=last_key, limit=limit, backwards=order == "desc"
+        session, run_id, attempt=attempt, after_key=last_key, limit=limit, backwards=order == "desc"
     )
     return Json(make_page(rows, limit, _chunk_json, lambda chunk: (chunk.attempt, chunk.number), order=order))
 

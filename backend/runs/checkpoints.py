@@ -7,7 +7,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from backend.base.errors import NotFound
-from backend.runs.retention import SavedCheckpoint, kept_ids
+from backend.runs.retention import SavedCheckpoint, choose_kept_ids
 from backend.storage.models import Checkpoint, Run
 
 KeptFor = Literal["verdict", "warning"]
@@ -50,20 +50,20 @@ def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
         session.execute(update(Run).where(Run.id == row["run_id"]).values(own_failures=0))
 
 
-def keep_before(session: Session, run_id: str, kind: KeptFor, *, healthy: int, sick: int) -> None:
+def keep_before(session: Session, run_id: str, kind: KeptFor, *, healthy_step: int, sick_step: int) -> None:
     """Keep the newest checkpoint from before an onset instead of the one kept for the same kind so far.
 
-    The onset lies after step `healthy` and at or before step `sick`. At most one checkpoint is kept for a
-    verdict and one for a warning. Nothing changes if no checkpoint is old enough.
+    The onset lies after step `healthy_step` and at or before step `sick_step`. At most one checkpoint is kept
+    for a verdict and one for a warning. Nothing changes if no checkpoint is old enough.
     """
     rows = load_checkpoints(session, run_id)
-    checkpoint = next((row for row in rows if row.step <= healthy), None)
+    checkpoint = next((row for row in rows if row.step <= healthy_step), None)
     if checkpoint is None or (checkpoint.kept_for == "verdict" and kind == "warning"):
         return
     for row in rows:
         if row.kept_for == kind:
             row.kept_for = row.onset = None
-    checkpoint.kept_for, checkpoint.onset = kind, sick
+    checkpoint.kept_for, checkpoint.onset = kind, sick_step
 
 
 def forget_old_checkpoints(
@@ -72,25 +72,29 @@ def forget_old_checkpoints(
     *,
     keep: int,
     spaced: int = 0,
-    damaged: Collection[str] = (),
-    copied: Collection[str] = (),
-    uploading: Collection[str] = (),
+    damaged_ids: Collection[str] = (),
+    copied_paths: Collection[str] = (),
+    uploading_paths: Collection[str] = (),
 ) -> set[str]:
     """Delete the rows of checkpoints that are no longer needed and return the paths of the others.
 
     The function keeps the checkpoints that `retention.kept_ids` selects, the origins of forks, those saved
-    before an onset, the newest path in `copied` (the artifact store has no newer one) and all paths in
-    `uploading`. A checkpoint whose id is in `damaged` is deleted and does not count towards the limits.
+    before an onset, the newest path in `copied_paths` (the artifact store has no newer one) and all paths in
+    `uploading_paths`. A checkpoint whose id is in `damaged_ids` is deleted and does not count towards the
+    limits.
     """
-    rows = [row for row in load_checkpoints(session, run_id) if row.id not in damaged]
+    rows = [row for row in load_checkpoints(session, run_id) if row.id not in damaged_ids]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
     saved_checkpoints = [
         SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows
     ]
-    newest_copied = [row.step for row in rows if row.path in copied][:1]
-    protected_steps = {*newest_copied, *(row.step for row in rows if row.kept_for or row.path in uploading)}
+    newest_copied = [row.step for row in rows if row.path in copied_paths][:1]
+    protected_steps = {
+        *newest_copied,
+        *(row.step for row in rows if row.kept_for or row.path in uploading_paths),
+    }
     needed_steps = protected_steps | {step for step in origins if step is not None}
-    remaining_ids = kept_ids(saved_checkpoints, keep=keep, spaced=spaced, needed=needed_steps)
+    remaining_ids = choose_kept_ids(saved_checkpoints, keep=keep, spaced=spaced, needed_steps=needed_steps)
     session.execute(
         delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(remaining_ids))
     )

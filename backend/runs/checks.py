@@ -39,7 +39,7 @@ def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
         config,
         datasets_dir=settings.datasets_dir,
         hf_online=settings.hf_online,
-        unserved=settings.unserved_rewards,
+        unserved_reasons=settings.unserved_rewards,
     )
 
 

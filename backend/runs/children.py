@@ -28,7 +28,7 @@ from backend.runs.schemas import (
     ForkCheckRequest,
     ForkRequest,
 )
-from backend.storage.engine import insert_into, reading
+from backend.storage.engine import insert_into, open_read_session
 from backend.storage.models import Run
 
 ChildRequest = CloneRequest | ForkRequest | EvaluationRequest | ForkCheckRequest
@@ -63,7 +63,7 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
     A repeated request with the same key returns the id of the same run.
     """
     digest = request_digest([run_id, type(request).__name__, request.model_dump(mode="json")])
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         if earlier_id := find_previous(session, key, digest):
             return earlier_id
         parent = session.get(Run, run_id)
@@ -112,7 +112,7 @@ def forked_config(settings: Settings, parent: Run, step: int, changes: Mapping[s
 
 def refuse_as_fork(parent: Run, step: int, config: RunConfig) -> None:
     """Raise InvalidConfig for a config that a fork of this run at this step cannot have."""
-    if errors := [*_other_policy(parent, config), *_too_few_steps(parent, config, step)]:
+    if errors := [*_check_same_policy(parent, config), *_too_few_steps(parent, config, step)]:
         raise InvalidConfig(errors)
 
 
@@ -122,7 +122,7 @@ def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:
     return ChildRun(request.name or "", parent.variant, config, parent.tags, reason, fork_step=request.step)
 
 
-def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
+def _check_same_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
     """Yield an error for each change to the policy: a fork continues with the weights of its parent."""
     policy = RunConfig.model_validate(parent.config).policy.model_dump(mode="json")
     for name, new_value in config.policy.model_dump(mode="json").items():
@@ -173,7 +173,7 @@ def _suites(parent: Run, request: EvaluationRequest) -> list[dict[str, Any]]:
 
 def _fork_check(settings: Settings, parent: Run, request: ForkCheckRequest, step: int) -> ChildRun:
     config = resolve_runnable(settings, merge(parent.config, request.changes))
-    if errors := [*_other_policy(parent, config)]:
+    if errors := [*_check_same_policy(parent, config)]:
         raise InvalidConfig(errors)
     config = check_config(settings, config, request)
     name = _child_name(f"check of {parent.name}", step)

@@ -15,7 +15,7 @@ from backend.runs.list import RunFilter, count_runs, list_runs
 from backend.runs.order import read_order
 from backend.runs.query.syntax import QueryError
 from backend.runs.store import run_json
-from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.engine import open_engine, open_read_session, open_sessions
 
 METRICS = ("reward/mean", "eval/accuracy")
 HEAD = ("name", "variant", "seed", "status", "step", "verdict", *METRICS, "id")
@@ -29,7 +29,7 @@ def listed_runs(
     """Yield the lines of the list; raise GrpoLabError, with a caret at the error, for an invalid query."""
     engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
-        with reading(open_sessions(engine)) as session:
+        with open_read_session(open_sessions(engine)) as session:
             total = count_runs(session, run_filter)
             page_size = limit if limit > 0 else max(total, 1)
             rows = list_runs(

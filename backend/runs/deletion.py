@@ -22,7 +22,7 @@ from backend.runs.cost import add_costs, sum_cost
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
 from backend.storage.artifacts.store import artifact_store
-from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.engine import Sessions, db_now, open_read_session
 from backend.storage.models import (
     Attempt,
     Checkpoint,
@@ -176,7 +176,7 @@ def remove_files(directory: Path) -> None:
 
 def _find_marked(sessions: Sessions) -> list[str]:
     """Return the marked runs from which no other marked run starts, oldest mark first."""
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         query = select(Run.id, Run.parent_run, Run.fork_step).where(Run.deleting_at.is_not(None))
         rows = session.execute(query.order_by(Run.deleting_at, Run.id)).all()
     parent_ids = {row.parent_run for row in rows if row.fork_step is not None}

@@ -36,12 +36,12 @@ def add_event(
 
 
 def load_events(
-    session: Session, run_id: str, *, after: int | None = None, limit: int = 200, backwards: bool = False
+    session: Session, run_id: str, *, after_id: int | None = None, limit: int = 200, backwards: bool = False
 ) -> Sequence[Event]:
-    """Return events of a run, oldest or newest first, starting after the event with the id `after`."""
+    """Return events of a run, oldest or newest first, starting after the event with the id `after_id`."""
     query = select(Event).where(Event.run_id == run_id)
-    if after is not None:
-        query = query.where(Event.id < after if backwards else Event.id > after)
+    if after_id is not None:
+        query = query.where(Event.id < after_id if backwards else Event.id > after_id)
     return session.scalars(query.order_by(Event.id.desc() if backwards else Event.id).limit(limit)).all()
 
 

@@ -50,7 +50,7 @@ class DatabaseLoss(NamedTuple):
 
     events: int
     """Minimum number of missing events; 0 if only files prove the loss."""
-    at: float
+    seen_at: float
     """Unix time at which the missing events were last seen."""
     ahead: list[str]
     """Checkpoints, as `<run>/<name>`, of steps that the database does not know."""
@@ -60,9 +60,8 @@ class DatabaseLoss(NamedTuple):
         """A sentence that states the missing data and how to recover them."""
         sentence = "the database is older than this state directory"
         if self.events:
-            sentence += (
-                f": {self.events:,} or more of its newest events are missing, last seen {iso_time(self.at)}"
-            )
+            last_seen = iso_time(self.seen_at)
+            sentence += f": {self.events:,} or more of its newest events are missing, last seen {last_seen}"
         if self.ahead:
             names = ", ".join(self.ahead[:MAX_NAMED]) + (", ..." if len(self.ahead) > MAX_NAMED else "")
             sentence += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({names}): "

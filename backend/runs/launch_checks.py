@@ -22,7 +22,7 @@ from backend.runs.checks import resolve_runnable
 from backend.runs.events import add_event
 from backend.runs.rows import run_row
 from backend.runs.schemas import MAX_NAME_CHARACTERS, CheckRequest, ForkCheckRequest
-from backend.storage.engine import insert_into, reading
+from backend.storage.engine import insert_into, open_read_session
 from backend.storage.live_workers import has_recent_heartbeat
 from backend.storage.models import Run, Worker
 
@@ -33,7 +33,7 @@ DEFAULT_K, MAX_K = 32, 256
 def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
     """Queue a check of the config and return its id, or the id of an earlier request with the same key."""
     digest = request_digest(["check", request.model_dump(mode="json")])
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         if earlier_id := find_previous(session, key, digest):
             return earlier_id
     config = resolve_runnable(lab.settings, request.base, request.variant, request.seed)

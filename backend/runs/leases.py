@@ -23,7 +23,7 @@ class Lease(NamedTuple):
 
     run_id: str
     attempt: int
-    until: float
+    expires_at: float
 
 
 def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **values: Any) -> str:
@@ -69,11 +69,11 @@ def lease_expired() -> ColumnElement[bool]:
 _RUN_OUT = select(Run.id, Run.attempt, Run.lease_until).where(lease_expired())
 
 
-def is_lost_lease(lost: Collection[Lease]) -> ColumnElement[bool]:
+def is_lost_lease(lost_leases: Collection[Lease]) -> ColumnElement[bool]:
     """Return the SQL condition that the run's lease is one of these, unchanged and still expired."""
     conditions: list[Any] = [
-        and_(Run.id == lease.run_id, Run.attempt == lease.attempt, Run.lease_until == lease.until)
-        for lease in lost
+        and_(Run.id == lease.run_id, Run.attempt == lease.attempt, Run.lease_until == lease.expires_at)
+        for lease in lost_leases
     ]
     return and_(lease_expired(), or_(*conditions)) if conditions else false()
 
@@ -90,7 +90,7 @@ class LostRuns:
         self._looked_at = clock()
         self._seen: dict[Lease, float] = {}
 
-    def look(self, session: Session) -> list[Lease]:
+    def find_expired(self, session: Session) -> list[Lease]:
         """Return the leases seen as expired for long enough; must be called every `look_seconds`."""
         rows = session.execute(_RUN_OUT).all()
         now = self._clock()

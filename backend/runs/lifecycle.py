@@ -80,13 +80,14 @@ def claim_run(
     host: str,
     *,
     lease_seconds: float = 60.0,
-    lost: Collection[Lease] = (),
+    lost_leases: Collection[Lease] = (),
     room: int = 1,
     max_devices: int = 1,
     nodes: int = 1,
     **facts: Any,
 ) -> Claim | None:
-    """Claim the first run that is queued or whose lease is in `lost`; return None if nothing can be claimed.
+    """Claim the first run that is queued or whose lease is in `lost_leases`; return None if nothing can be
+    claimed.
 
     Only runs that need at most `max_devices` are considered, the number of devices of an idle worker. If the
     first of them needs more devices than the `room` that is free now, nothing is claimed, so that smaller
@@ -94,7 +95,7 @@ def claim_run(
     leader of a complete group of `nodes` workers claims runs that need exactly that number. `facts` are
     additional columns of the attempt, such as the price and the currency of the slot.
     """
-    candidate = session.execute(_next_claimable(lost, max_devices, nodes)).one_or_none()
+    candidate = session.execute(_next_claimable(lost_leases, max_devices, nodes)).one_or_none()
     if candidate is None or candidate.devices > room:
         return None
     attempt = candidate.attempt + 1
@@ -126,19 +127,19 @@ def claim_run(
     return Claim(candidate.id, attempt, candidate.config, worker_id, candidate.devices, nodes)
 
 
-def claimable_condition(lost: Collection[Lease] = ()) -> Any:
+def claimable_condition(lost_leases: Collection[Lease] = ()) -> Any:
     """Return the SQL condition that a worker may claim the run now."""
-    waits = or_(Run.status == "queued", is_lost_lease(lost))
+    waits = or_(Run.status == "queued", is_lost_lease(lost_leases))
     return and_(Run.run_after <= db_now(), Run.deleted_at.is_(None), waits)
 
 
-def _next_claimable(lost: Collection[Lease], max_devices: int, nodes: int) -> Any:
+def _next_claimable(lost_leases: Collection[Lease], max_devices: int, nodes: int) -> Any:
     """Return the query for the run to claim next. Postgres locks its row, and other workers skip it."""
     columns = select(Run.id, Run.attempt, Run.status, Run.config, Run.devices)
     # A run that its user wants to stop is not started again: `take_back_lost` settles it.
     return (
         columns.where(
-            claimable_condition(lost),
+            claimable_condition(lost_leases),
             Run.requested_action == "",
             Run.devices <= max_devices,
             Run.nodes == nodes,
@@ -376,15 +377,15 @@ def _note(
     session: Session,
     run_id: str,
     attempt: int | None,
-    before: str,
-    after: str,
+    old_status: str,
+    new_status: str,
     reason: str,
     *,
     level: str = "info",
     **data: Any,
 ) -> None:
-    message = f"{before} -> {after}" + (f": {reason}" if reason else "")
-    move = {"from": before, "to": after, "reason": reason, **data}
+    message = f"{old_status} -> {new_status}" + (f": {reason}" if reason else "")
+    move = {"from": old_status, "to": new_status, "reason": reason, **data}
     add_event(session, "lifecycle", message, run_id=run_id, attempt=attempt, level=level, data=move)
 
 

@@ -97,7 +97,7 @@ def list_runs(
         query = _page(next_ids(session, run_filter, order, limit=limit, cursor=cursor), order, with_config)
     else:
         _check(session, order)
-        query = _first_page(order.word, limit, with_config)
+        query = _first_page(order.requested_order, limit, with_config)
     return session.execute(query).all()
 
 
@@ -114,7 +114,7 @@ def _page(next_ones: Select[Any], order: RunOrder, with_config: bool) -> Select[
     # Select the ids first and then the rows: sorting all runs with all their columns takes ten times as long.
     ids = next_ones.subquery()
     query = run_columns().add_columns(ids.c.sort_key, *([Run.config] if with_config else []))
-    return query.join(ids, ids.c.id == Run.id).order_by(*order.ways(ids.c.sort_key, ids.c.id))
+    return query.join(ids, ids.c.id == Run.id).order_by(*order.order_by_clauses(ids.c.sort_key, ids.c.id))
 
 
 def next_ids(
@@ -122,7 +122,7 @@ def next_ids(
 ) -> Select[Any]:
     """Return the query for the ids and sort keys of a page of runs and one additional run."""
     _check(session, order)
-    last_key = read_cursor(cursor, order.kind, str, order=order.word)
+    last_key = read_cursor(cursor, order.kind, str, order=order.requested_order)
     return select_in_order(_conditions(session, run_filter), order, last_key, limit + 1)
 
 

@@ -22,7 +22,7 @@ from backend.runs.queue.doorbell import ring
 from backend.runs.schemas import RunPage
 from backend.runs.store import load_attempts, run_json
 from backend.runs.views import ViewItem, ViewPage, ViewRequest, delete_view, save_view, saved_views
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 
 router = Router(prefix="/api/v1", tags=["runs"])
 
@@ -113,7 +113,7 @@ def act(body: ActionRequest, lab: LabOf, later: BackgroundTasks) -> Json:
     runs that are already in the desired state stay unchanged. The opposite action on the runs in `changed`
     undoes it.
     """
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         run_filter = RunFilter(query=body.query or "", archived=body.archived, deleted=body.deleted)
         chosen_ids = list(run_ids(session, run_filter)) if body.ids is None else body.ids
     if len(chosen_ids) > MAX_RUNS:

@@ -43,7 +43,7 @@ class RunOrder:
     """Indexed column with the value; None if only the summary or the config contains it."""
     metric: str
     is_descending: bool
-    word: str = ""
+    requested_order: str = ""
     """The requested sort order, which is stored in cursors."""
     field: str = ""
     """Dotted path of the config field to sort by; empty for other orders."""
@@ -68,35 +68,35 @@ class RunOrder:
         """Whether the value of the metric or the config field has an indexed column."""
         return self.column is not None and bool(self.metric or self.field)
 
-    def ways(self, key: ColumnElement[Any], run_id: Any) -> list[ColumnElement[Any]]:
+    def order_by_clauses(self, key: ColumnElement[Any], run_id: Any) -> list[ColumnElement[Any]]:
         """Return the expressions for ORDER BY."""
         expressions = [key.desc(), run_id.desc()] if self.is_descending else [key.asc(), run_id.asc()]
         return [key.is_(None), *expressions] if self.may_miss else expressions
 
 
 def select_in_order(
-    conditions: Sequence[ColumnElement[bool]], order: RunOrder, after: Sequence[Any] | None, limit: int
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, last_key: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Return the query for the ids and sort keys of the next matching runs, after the last row of a page."""
-    return (_select_by_index if order.is_indexed else _select_sorted)(conditions, order, after, limit)
+    return (_select_by_index if order.is_indexed else _select_sorted)(conditions, order, last_key, limit)
 
 
 def _select_sorted(
-    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, last_key: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Return the query for the next runs that sorts all matching runs."""
     key, run_id, page = _sort_keys(conditions, order)
-    if seen:
-        page = page.where(_after_condition(order, key, run_id, *seen))
-    return page.order_by(*order.ways(key, run_id)).limit(limit)
+    if last_key:
+        page = page.where(_after_condition(order, key, run_id, *last_key))
+    return page.order_by(*order.order_by_clauses(key, run_id)).limit(limit)
 
 
 def _select_by_index(
-    conditions: Sequence[ColumnElement[bool]], order: RunOrder, seen: Sequence[Any] | None, limit: int
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder, last_key: Sequence[Any] | None, limit: int
 ) -> Select[Any]:
     """Return the query for the next runs that uses an index; runs without a value come last."""
-    key, clauses = order.column, order.ways(order.column, Run.id)[1:]
-    last_value, last_id = seen or (None, None)
+    key, clauses = order.column, order.order_by_clauses(order.column, Run.id)[1:]
+    last_value, last_id = last_key or (None, None)
     after_last = [] if last_id is None else [_after_row_condition(order, Run.id, last_id)]
     without_value = select(Run.id, cast(null(), key.type).label("sort_key")).where(*conditions, key.is_(None))
     if last_value is None:
@@ -113,7 +113,7 @@ def _select_by_index(
     combined = union_all(*(select(*query.subquery().c) for query in selects)).subquery()
     return (
         select(combined.c.id, combined.c.sort_key)
-        .order_by(*order.ways(combined.c.sort_key, combined.c.id))
+        .order_by(*order.order_by_clauses(combined.c.sort_key, combined.c.id))
         .limit(limit)
     )
 
@@ -174,11 +174,11 @@ def _after_row_condition(order: RunOrder, run_id: Any, last: str) -> ColumnEleme
 
 
 def _after_condition(
-    order: RunOrder, key: ColumnElement[Any], run_id: Any, seen: Any, last: str
+    order: RunOrder, key: ColumnElement[Any], run_id: Any, last_value: Any, last_id: str
 ) -> ColumnElement[bool]:
-    is_after_row = _after_row_condition(order, run_id, last)
-    if seen is None:
+    is_after_row = _after_row_condition(order, run_id, last_id)
+    if last_value is None:
         return and_(key.is_(None), is_after_row)
-    is_after_key = key < seen if order.is_descending else key > seen
-    is_after = or_(is_after_key, and_(key == seen, is_after_row))
+    is_after_key = key < last_value if order.is_descending else key > last_value
+    is_after = or_(is_after_key, and_(key == last_value, is_after_row))
     return or_(key.is_(None), is_after) if order.may_miss else is_after

@@ -21,16 +21,18 @@ class SavedCheckpoint(NamedTuple):
     """Held-out accuracy at this step; None if it was not measured."""
 
 
-def kept_ids(
-    saved: Collection[SavedCheckpoint], *, keep: int, spaced: int, needed: Collection[int] = ()
+def choose_kept_ids(
+    checkpoints: Collection[SavedCheckpoint], *, keep: int, spaced: int, needed_steps: Collection[int] = ()
 ) -> set[str]:
-    """Return the ids of the checkpoints to keep, including those of the `needed` steps."""
-    newest_first = sorted(saved, key=lambda checkpoint: (checkpoint.step, checkpoint.attempt), reverse=True)
+    """Return the ids of the checkpoints to keep, including those of the `needed_steps` steps."""
+    newest_first = sorted(
+        checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.attempt), reverse=True
+    )
     newest = newest_first[:keep]
     measured_checkpoints = [checkpoint for checkpoint in newest_first if checkpoint.accuracy is not None]
     best = max(measured_checkpoints, key=lambda checkpoint: checkpoint.accuracy or 0.0, default=None)
     retained_ids = {checkpoint.id for checkpoint in newest} | {
-        checkpoint.id for checkpoint in saved if checkpoint.step in needed or checkpoint is best
+        checkpoint.id for checkpoint in checkpoints if checkpoint.step in needed_steps or checkpoint is best
     }
     older = {
         checkpoint.step: checkpoint.id

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from backend.base.documented import Documented, StrictNumbers
 from backend.base.redaction import secret_errors
-from backend.base.text import clean_text, unstorable
+from backend.base.text import clean_text, find_unstorable
 from backend.config.causes import Verdict
 from backend.config.evaluation import MAX_SUITES
 from backend.runs.check_report import CheckReport
@@ -31,7 +31,7 @@ class Body(StrictNumbers):
     @model_validator(mode="before")
     @classmethod
     def _check_storable(cls, document: Any) -> Any:
-        if problem := unstorable(document) or next(secret_errors(document), None):
+        if problem := find_unstorable(document) or next(secret_errors(document), None):
             path, reason, *_ = problem
             raise PydanticCustomError(
                 "unstorable", "{path} {reason}", {"path": clean_text(path), "reason": reason}

@@ -164,7 +164,7 @@ def load_log_chunks(
     run_id: str,
     *,
     attempt: int | None,
-    after: Sequence[int] | None,
+    after_key: Sequence[int] | None,
     limit: int,
     backwards: bool,
 ) -> Sequence[LogChunk]:
@@ -173,8 +173,8 @@ def load_log_chunks(
     query = select(LogChunk).where(LogChunk.run_id == run_id)
     if attempt is not None:
         query = query.where(LogChunk.attempt == attempt)
-    if after is not None:
-        query = query.where(sort_key < tuple(after) if backwards else sort_key > tuple(after))
+    if after_key is not None:
+        query = query.where(sort_key < tuple(after_key) if backwards else sort_key > tuple(after_key))
     order = (
         (LogChunk.attempt.desc(), LogChunk.number.desc())
         if backwards

@@ -25,7 +25,7 @@ from backend.runs.events import add_event
 from backend.runs.high_water_mark import read_mark
 from backend.storage.artifacts.copies import Copies
 from backend.storage.artifacts.store import MANIFEST, ArtifactFault
-from backend.storage.engine import CROCKFORD_ALPHABET, Sessions, reading
+from backend.storage.engine import CROCKFORD_ALPHABET, Sessions, open_read_session
 from backend.storage.models import Checkpoint, Event, Run
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Strays:
             return
         # Files are listed before rows are read, because rows are created before files.
         names = sorted(path.name for path in self._root.iterdir())
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             record = _load_record(session)
         old_notes, new_notes = self._read_notes(), dict[str, float]()
         for name in names:
@@ -114,7 +114,7 @@ class Strays:
     def _remove(self, path: Path) -> bool:
         """Remove a path if it still belongs to no run; return whether it was removed."""
         name = path.relative_to(self._root).parts[0]
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             if path not in self._find_ownerless(name, _load_record(session, name)):
                 return False
         try:

@@ -160,7 +160,7 @@ def doctor(settings: Settings) -> int:
 
     findings = examine(settings)
     for finding in findings:
-        print(f"  {MARKS[finding.level]} {finding.what:<10} {finding.text}")
+        print(f"  {MARKS[finding.level]} {finding.topic:<10} {finding.text}")
     return 0 if all(finding.is_good for finding in findings) else 1
 
 
@@ -243,18 +243,18 @@ def push(settings: Settings, *, directory: str, repository: str, public: bool, e
     if not token and settings.hf_online and sys.stdin.isatty():
         token = getpass("  Token of the hub, with write permission: ").strip()
     model = Path(directory).expanduser().absolute()
-    print(f"  {push_model(settings, model, repository, token=token, public=public, existing=existing)}")
+    print(f"  {push_model(settings, model, repository, token=token, public=public, allow_existing=existing)}")
     return 0
 
 
 def serve_model(settings: Settings, *, directory: str, dry_run: bool, **options: Any) -> int:
     """serve an exported model or a checkpoint with an OpenAI-compatible API, using transformers or vLLM"""
-    from backend.exchange.exports.command import program_of, serving_command
+    from backend.exchange.exports.command import find_program, serving_command
 
     command = serving_command(Path(directory).expanduser().absolute(), **options)
     print(f"  {shlex.join(command)}", flush=True)
     if not dry_run:
-        os.execv(program_of(command), command)  # noqa: S606
+        os.execv(find_program(command), command)  # noqa: S606
     return 0
 
 
@@ -289,11 +289,11 @@ def model(settings: Settings, *, file: str, name: str) -> int:
 def copy_checkpoints(settings: Settings, *, run: str) -> int:
     """copy the checkpoints of this machine to ARTIFACTS_URL, such as those from before it was set"""
     from backend.base.redaction import learn_secrets
-    from backend.exchange.exports.command import copy_checkpoints_of
+    from backend.exchange.exports.command import copy_missing_checkpoints
 
     learn_secrets(settings)
     is_everything_copied = True
-    for line, is_copied in copy_checkpoints_of(settings, run):
+    for line, is_copied in copy_missing_checkpoints(settings, run):
         print(f"  {line}", flush=True)
         is_everything_copied = is_everything_copied and is_copied
     return 0 if is_everything_copied else 1

@@ -78,9 +78,9 @@ def encode(completions: Sequence[Completion]) -> bytes:
         _column([completion.finish_reason for completion in completions]),
         _column([completion.correct for completion in completions]),
         terms,
-        _filled([list(completion.flags) for completion in completions]),
-        _filled([list(completion.turns) for completion in completions]),
-        _filled([dict(completion.non_finite or {}) for completion in completions]),
+        _drop_if_empty([list(completion.flags) for completion in completions]),
+        _drop_if_empty([list(completion.turns) for completion in completions]),
+        _drop_if_empty([dict(completion.non_finite or {}) for completion in completions]),
         documents,
     ]
     content = b"\n".join([_line(columns), b"".join(texts)])
@@ -106,7 +106,7 @@ def _columns(line: bytes) -> list[Any]:
     return columns
 
 
-def _filled(values: list[Any]) -> list[Any] | None:
+def _drop_if_empty(values: list[Any]) -> list[Any] | None:
     return values if any(values) else None
 
 
@@ -163,7 +163,7 @@ def _completions(
     text_ends = list(accumulate(sizes, initial=0))
     if text_ends[-1] != len(texts):
         raise CompletionsDamaged(f"its texts have {len(texts)} bytes, expected {text_ends[-1]}")
-    reward, advantage, tokens, reason, correct = (_all(column, count) for column in values)
+    reward, advantage, tokens, reason, correct = (_expand_column(column, count) for column in values)
     rewards: Iterable[Any] = repeat({}, count)
     completion_texts: Iterable[str] = repeat("", count)
     if want.texts:
@@ -178,7 +178,7 @@ def _completions(
     return map(Completion._make, zip(*columns, strict=True))
 
 
-def _all(column: list[Any], count: int) -> list[Any]:
+def _expand_column(column: list[Any], count: int) -> list[Any]:
     return column * count if len(column) == 1 else column
 
 
@@ -186,5 +186,5 @@ def _documents(terms: list[Any], count: int) -> list[dict[str, Any]]:
     names, *columns = terms
     if not names:
         return [{} for _ in range(count)]
-    rows = zip(*(_all(column, count) for column in columns), strict=True)
+    rows = zip(*(_expand_column(column, count) for column in columns), strict=True)
     return [dict(zip(names, row, strict=True)) for row in rows]

@@ -193,7 +193,7 @@ def interrupter(session: Session) -> Callable[[], None]:
 
 
 @contextmanager
-def reading(sessions: Sessions) -> Iterator[Session]:
+def open_read_session(sessions: Sessions) -> Iterator[Session]:
     """Open a read-only session, which on SQLite never waits for a writer."""
     with sessions() as session:
         session.connection(execution_options={"read_only": True})

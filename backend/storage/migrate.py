@@ -100,11 +100,11 @@ def schema_lock(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _keep_copy(engine: Engine, current: str, *, target: str) -> None:
+def _keep_copy(engine: Engine, current_schema: str, *, target: str) -> None:
     """Save a backup of a SQLite database next to it before an upgrade. The caller holds the write lock."""
-    if engine.dialect.name != "sqlite" or not engine.url.database or current in ("", target):
+    if engine.dialect.name != "sqlite" or not engine.url.database or current_schema in ("", target):
         return
-    backup = Path(f"{engine.url.database}.{current}.backup")
+    backup = Path(f"{engine.url.database}.{current_schema}.backup")
     if backup.exists():
         return
     draft = backup.with_suffix(".draft")

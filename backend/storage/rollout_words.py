@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, column, func, selec
 from sqlalchemy.orm import Session
 
 from backend.storage.completions import load_completions
-from backend.storage.engine import Sessions, is_postgres, reading
+from backend.storage.engine import Sessions, is_postgres, open_read_session
 from backend.storage.models import RolloutGroup
 
 INDEX_TABLE = "rollout_words"
@@ -75,7 +75,7 @@ def split_words(content: str) -> list[str]:
     return WORD_PATTERN.findall(content.lower())
 
 
-def is_common_prefix(session: Session, beginning: str, limit: int) -> bool:
+def is_common_prefix(session: Session, prefix: str, limit: int) -> bool:
     """Return whether words with this prefix occur more than `limit` times in all texts. False on Postgres.
 
     FTS5 would collect every occurrence of all these words before it returns the first one.
@@ -87,7 +87,7 @@ def is_common_prefix(session: Session, beginning: str, limit: int) -> bool:
         "SELECT count(*) FROM (SELECT 1 FROM temp.rollout_terms "
         "WHERE term >= :first AND term < :behind LIMIT :most)"
     )
-    bounds = {"first": beginning, "behind": f"{beginning}\U0010ffff", "most": limit + 1}
+    bounds = {"first": prefix, "behind": f"{prefix}\U0010ffff", "most": limit + 1}
     return (session.scalar(query, bounds) or 0) > limit
 
 
@@ -102,7 +102,7 @@ def has_unindexed_groups(session: Session) -> bool:
 def index_groups(sessions: Sessions) -> Iterator[None]:
     """Index the remaining groups, and yield after each transaction, which keeps its groups indexed."""
     while True:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             groups = _next_groups(session)
         if not groups:
             return

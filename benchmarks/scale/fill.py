@@ -16,7 +16,7 @@ from backend.metrics.sealing import find_sealable, seal
 from backend.metrics.store import write_points
 from backend.rollouts.records import CompletionRecord, GroupRecord
 from backend.rollouts.store import pack_groups, write_groups
-from backend.storage.engine import Sessions, new_id, reading
+from backend.storage.engine import Sessions, new_id, open_read_session
 from backend.storage.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
 from backend.storage.rollout_words import index_groups
 
@@ -225,7 +225,7 @@ def seal_all(sessions: Sessions) -> float:
     """Seal all points, as the service would have done, and return the seconds that it took."""
     started = time.perf_counter()
     while True:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             tasks = find_sealable(session)
         if not tasks:
             return time.perf_counter() - started

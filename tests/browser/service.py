@@ -73,17 +73,17 @@ class Service:
             assert claim.run_id == run_id
             lifecycle.begin_attempt(session, run_id, claim.attempt, -1)
             for step in range(steps + 1):
-                write_points(session, run_id, claim.attempt, [(step, metrics_of(step))])
+                write_points(session, run_id, claim.attempt, [(step, make_metrics(step))])
                 kind = "train" if step else "eval"
-                groups = [group_of(kind, step, index) for index in range(3)]
+                groups = [make_group(kind, step, index) for index in range(3)]
                 write_groups(session, pack_groups(run_id, step, claim.attempt, groups))
-            leases.fence(session, run_id, claim.attempt, last_step=steps, summary=summary_of(steps))
+            leases.fence(session, run_id, claim.attempt, last_step=steps, summary=make_summary(steps))
             append_log(session, run_id, claim.attempt, 1, "step 1\nstep 2\n\x1b[31mred\x1b[0m\n")
-            add_checkpoint(session, checkpoint_of(run_id, claim.attempt, steps))
+            add_checkpoint(session, make_checkpoint_row(run_id, claim.attempt, steps))
             lifecycle.finish_run(session, run_id, claim.attempt, end, reason)
 
 
-def metrics_of(step):
+def make_metrics(step):
     """Return metrics that rise with the step, with one value that is not a number."""
     return {
         "reward/mean": 0.1 * step,
@@ -94,16 +94,16 @@ def metrics_of(step):
     }
 
 
-def summary_of(steps):
+def make_summary(steps):
     """Return the summary document as the recorder writes it."""
     last = {
         name: "NaN" if math.isnan(metric_value) else metric_value
-        for name, metric_value in metrics_of(steps).items()
+        for name, metric_value in make_metrics(steps).items()
     }
     return {"step": steps, "last": last, "best": {}}
 
 
-def checkpoint_of(run_id, attempt, step):
+def make_checkpoint_row(run_id, attempt, step):
     """Return the row of a checkpoint."""
     return {
         "run_id": run_id, "attempt": attempt, "step": step, "path": f"checkpoints/{step}", "sha256": "0" * 64,
@@ -111,22 +111,22 @@ def checkpoint_of(run_id, attempt, step):
     }  # fmt: skip
 
 
-def group_of(kind, step, index):
+def make_group(kind, step, index):
     """Return a group whose first completion is right and whose second is wrong and truncated.
 
     The completion of the third prompt is hostile."""
     is_hostile = index == 2
-    right_completion = completion_of(
+    right_completion = make_completion(
         HOSTILE if is_hostile else "<think>85+60=145</think>\\boxed{233}", correct=True
     )
-    wrong_completion = completion_of("<think></think><think>", correct=False)
+    wrong_completion = make_completion("<think></think><think>", correct=False)
     return GroupRecord(
         kind=kind, prompt_index=index, prompt_id=f"sums:{step}-{index}", problem="sums", domain="math",
         prompt=f"85+{60 + index}+88=?", answer="233", completions=[right_completion, wrong_completion],
     )  # fmt: skip
 
 
-def completion_of(text, *, correct):
+def make_completion(text, *, correct):
     """Return a completion whose tokens are its characters, each less probable than the previous one."""
     count, loss_sign = len(text), -1.0 if correct else 0.5
     return CompletionRecord(

@@ -13,7 +13,7 @@ from backend.metrics.store import write_points
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.storage.rollout_words import index_groups
-from tests.browser.service import completion_of, group_of, running_service
+from tests.browser.service import make_completion, make_group, running_service
 from tests.factories import MadeCompletion, MadeGroup
 
 STEP_COUNT = 60
@@ -34,7 +34,7 @@ def answer(prompt, step, index):
     )
 
 
-def metrics_of(step, groups):
+def make_metrics(step, groups):
     completions = [completion for group in groups for completion in group.completions]
     seconds = {
         budget_metric(use, unit): share * scale * (1 + (step % 7) / 10)
@@ -67,7 +67,7 @@ def train_run(service, name):
                 )
                 for prompt_index, prompt in enumerate(prompts)
             ]
-            last = metrics_of(step, groups)
+            last = make_metrics(step, groups)
             write_points(session, run, claim.attempt, [(step, last)])
             write_groups(session, pack_groups(run, step, claim.attempt, groups, with_tokens=False))
         write_groups(session, pack_groups(run, STEP_COUNT, claim.attempt, [mismatched_group()]))
@@ -81,9 +81,9 @@ def mismatched_group():
     """Return a group of 200 tokens, of which a tenth have rho above 1.5."""
     logprob = -np.linspace(0.1, 6, 200, dtype=np.float32)
     log_rho = np.where(np.arange(200) % 10 == 0, 0.7, 0.05 * np.sin(np.arange(200))).astype(np.float32)
-    completion = completion_of("x" * 200, correct=True)
+    completion = make_completion("x" * 200, correct=True)
     arrays = completion.arrays | {"logprob": logprob, "policy_logprob": logprob + log_rho}
-    return replace(group_of("train", STEP_COUNT, 9), completions=[replace(completion, arrays=arrays)])
+    return replace(make_group("train", STEP_COUNT, 9), completions=[replace(completion, arrays=arrays)])
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ LONGEST_TASK_MS = 1_000
 """A page that computes longer feels frozen. Other processes may use the cores at the same time."""
 
 
-def row_of(number):
+def make_row(number):
     last = {"reward/mean": number / RUN_COUNT, "eval/accuracy": 1 - number / RUN_COUNT} if number % 2 else {}
     config = resolve({"preset": "dapo" if number % 3 else "grpo"}, None, number % 5)
     row = run_row(f"sweep-{number:04}-with-a-rather-long-name", "dapo" if number % 3 else "grpo", config)
@@ -39,7 +39,7 @@ def service(tmp_path_factory):
     with running_service(tmp_path_factory.mktemp("many")) as service:
         with service.sessions.begin() as session:
             session.add_all([MetricKey(name="reward/mean"), MetricKey(name="eval/accuracy")])
-            session.execute(insert(Run), [row_of(number) for number in range(RUN_COUNT)])
+            session.execute(insert(Run), [make_row(number) for number in range(RUN_COUNT)])
         yield service
 
 

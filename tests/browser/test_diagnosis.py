@@ -11,12 +11,12 @@ from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint, keep_before
 from backend.storage.models import Run
-from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import change_series, healthy
 from tests.browser.service import (
     NARROW_VIEWPORT,
     WIDE_VIEWPORT,
-    checkpoint_of,
-    group_of,
+    make_checkpoint_row,
+    make_group,
     open_context,
     running_service,
 )
@@ -27,8 +27,8 @@ from tests.waiting import wait_for
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     with running_service(tmp_path_factory.mktemp("lab")) as service:
-        collapsed = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
-        collapsed = broken(collapsed, 75, reward__accuracy=lambda values: values * 0.05)
+        collapsed = change_series(healthy(), 70, policy__entropy=lambda values: values * 4)
+        collapsed = change_series(collapsed, 75, reward__accuracy=lambda values: values * 0.05)
         service.trained = store_run(service, "healthy", healthy())
         service.failed = store_run(service, "collapsed", collapsed)
         wait_for(lambda: all(run["verdict"] for run in service.get("/runs")["items"]))
@@ -50,11 +50,11 @@ def store_run(service, name, log):
         last = {metric: float(series.values[-1]) for metric, series in log.series.items()}
         summary = {"step": max(points), "last": last, "best": {}}
         for step in (60, 74, 90):
-            write_groups(session, pack_groups(run_id, step, 1, [group_of("train", step, 0)]))
-        add_checkpoint(session, checkpoint_of(run_id, 1, 60))
-        add_checkpoint(session, checkpoint_of(run_id, 1, 120))
+            write_groups(session, pack_groups(run_id, step, 1, [make_group("train", step, 0)]))
+        add_checkpoint(session, make_checkpoint_row(run_id, 1, 60))
+        add_checkpoint(session, make_checkpoint_row(run_id, 1, 120))
         if name == "collapsed":
-            keep_before(session, run_id, "verdict", healthy=70, sick=71)
+            keep_before(session, run_id, "verdict", healthy_step=70, sick_step=71)
         leases.fence(session, run_id, claim.attempt, last_step=max(points), summary=summary)
         lifecycle.finish_run(session, run_id, claim.attempt, "finished")
     return run_id

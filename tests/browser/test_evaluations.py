@@ -13,8 +13,8 @@ from backend.storage.models import Run
 from tests.browser.service import (
     NARROW_VIEWPORT,
     WIDE_VIEWPORT,
-    checkpoint_of,
-    group_of,
+    make_checkpoint_row,
+    make_group,
     open_context,
     running_service,
 )
@@ -42,12 +42,12 @@ def store_evaluations(service, run_id, steps, *, held_out=True):
         for step in steps:
             metrics = suite_values("pairs", step) | ({"eval/accuracy": 0.3} if held_out else {})
             write_points(session, run_id, claim.attempt, [(step, metrics)])
-            summary.take(step, metrics)
-            groups = [group_of("eval/pairs", step, index) for index in range(3)]
+            summary.add_step(step, metrics)
+            groups = [make_group("eval/pairs", step, index) for index in range(3)]
             write_groups(session, pack_groups(run_id, step, claim.attempt, groups))
         leases.fence(session, run_id, claim.attempt, last_step=max(steps), summary=summary.document())
         if held_out:
-            add_checkpoint(session, checkpoint_of(run_id, claim.attempt, max(steps)))
+            add_checkpoint(session, make_checkpoint_row(run_id, claim.attempt, max(steps)))
         lifecycle.finish_run(session, run_id, claim.attempt, "finished", "")
 
 

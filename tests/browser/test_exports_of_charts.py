@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageColor
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, metrics_of, running_service
+from tests.browser.service import HOSTILE, make_metrics, running_service
 
 pytestmark = pytest.mark.nightly
 
@@ -33,24 +33,24 @@ def open_charts(page, service):
     return panel
 
 
-def downloaded(page, button):
+def download_file(page, button):
     with page.expect_download(timeout=60_000) as download:
         button.click()
     return download.value.path()
 
 
-def data_of(page, panel, kind):
+def download_data(page, panel, kind):
     panel.hover()
     panel.get_by_role("button", name="Download").click()
-    return downloaded(page, panel.get_by_role("button", name=kind))
+    return download_file(page, panel.get_by_role("button", name=kind))
 
 
-def figure_of(page, kind):
+def download_figure(page, kind):
     """Save the figure in the dialog at its current size."""
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name=kind, exact=True).click()
     expect(dialog.locator("img")).to_be_visible()
-    return downloaded(page, dialog.get_by_role("button", name=f"Save {kind}"))
+    return download_file(page, dialog.get_by_role("button", name=f"Save {kind}"))
 
 
 def test_an_image_is_drawn_for_paper_in_three_formats(page, service):
@@ -58,7 +58,7 @@ def test_an_image_is_drawn_for_paper_in_three_formats(page, service):
     panel.hover()
     panel.get_by_role("button", name="Download").click()
     panel.get_by_role("button", name="Picture").click()
-    svg = figure_of(page, "SVG").read_text()
+    svg = download_figure(page, "SVG").read_text()
     root = ET.fromstring(svg)  # noqa: S314 - our own file: it must be well-formed
     assert root.attrib["width"] == "84mm"
     text = " ".join(root.itertext())
@@ -67,7 +67,7 @@ def test_an_image_is_drawn_for_paper_in_three_formats(page, service):
     assert service.base not in text
     assert not {element.tag.rpartition("}")[2] for element in root.iter()} & {"script", "foreignObject", "a"}
     assert not any(name.lower().startswith("on") for element in root.iter() for name in element.attrib)
-    image = Image.open(figure_of(page, "PNG")).convert("RGB")
+    image = Image.open(download_figure(page, "PNG")).convert("RGB")
     assert image.width == round(84 / 25.4 * 300)
     assert image.getpixel((0, 0)) == (255, 255, 255)
     drawn_colours = {
@@ -76,12 +76,14 @@ def test_an_image_is_drawn_for_paper_in_three_formats(page, service):
     strokes = {element.attrib["stroke"] for element in root if element.tag.endswith("line")}
     assert strokes
     assert {ImageColor.getrgb(stroke) for stroke in strokes} <= drawn_colours
-    pdf = figure_of(page, "PDF").read_bytes()
+    pdf = download_figure(page, "PDF").read_bytes()
     assert pdf.startswith(b"%PDF-")
     assert re.search(rb"/MediaBox \[0 0 238\.1\d* ", pdf)
     assert b"/JavaScript" not in pdf
     rows = list(
-        csv.reader(downloaded(page, page.get_by_role("button", name="Data (CSV)")).read_text().splitlines())
+        csv.reader(
+            download_file(page, page.get_by_role("button", name="Data (CSV)")).read_text().splitlines()
+        )
     )
     assert {row[2] for row in rows[1:]} == {"policy/entropy"}
 
@@ -89,16 +91,16 @@ def test_an_image_is_drawn_for_paper_in_three_formats(page, service):
 def test_all_charts_of_a_page_become_one_figure_after_two_clicks(page, service):
     open_charts(page, service)
     page.get_by_role("button", name="Figure", exact=True).click()
-    root = ET.fromstring(figure_of(page, "SVG").read_text())  # noqa: S314 - our own file
+    root = ET.fromstring(download_figure(page, "SVG").read_text())  # noqa: S314 - our own file
     assert root.attrib["width"] == "174mm"
-    assert len([element for element in root if element.tag.endswith("svg")]) == len(metrics_of(1))
+    assert len([element for element in root if element.tag.endswith("svg")]) == len(make_metrics(1))
 
 
 def test_files_of_a_panel_contain_everything_needed_to_read_them(page, service):
     panel = open_charts(page, service)
-    saved_figure = json.loads(data_of(page, panel, "Figure (Plotly JSON)").read_text())
+    saved_figure = json.loads(download_data(page, panel, "Figure (Plotly JSON)").read_text())
     assert saved_figure["layout"]["title"]["text"] == "policy/entropy"
     assert sum(trace["showlegend"] for trace in saved_figure["data"]) == 2
-    rows = list(csv.reader(data_of(page, panel, "Curves (CSV)").read_text().splitlines()))
+    rows = list(csv.reader(download_data(page, panel, "Curves (CSV)").read_text().splitlines()))
     assert {row[0][:2] for row in rows[1:]} == {"'=", "<i"}
     assert all(math.isfinite(float(row[5])) for row in rows[1:])

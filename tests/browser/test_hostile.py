@@ -128,7 +128,7 @@ class Stage:
             with uploads.draft() as draft:
                 draft.file.write(b'{"prompt": "1", "answer": 1}\n{"prompt": "%d+1", "answer": 2}\n' % number)
                 upload_fields = {"sha256": f"{number:064x}", "rows": 2, "bytes": 60, "uploaded_at": 0.0}
-                uploads.keep(draft, Upload(name=text, **upload_fields))
+                uploads.store(draft, Upload(name=text, **upload_fields))
 
 
 def completion(text):
@@ -155,7 +155,7 @@ def page(stage, browser) -> Iterator[Page]:
         yield page
 
 
-def texts_of(page, selector):
+def read_texts(page, selector):
     """Return the text of every element, exactly as in the document."""
     return page.locator(selector).evaluate_all("(found) => found.map((element) => element.textContent)")
 
@@ -174,12 +174,12 @@ def test_completions_prompts_and_answers_are_plain_text(page, stage):
         expect(page.get_by_text(f"prompt {number} of {GROUP_COUNT}")).to_be_visible()
         expect(page.get_by_role("article")).to_have_count(len(chunk))
         visible_texts = [visible_text(text, "U+{:04X}") for text in chunk]
-        assert texts_of(page, "article .model-text") == visible_texts
+        assert read_texts(page, "article .model-text") == visible_texts
         assert (
-            texts_of(page, ".group-question .model-text, .group-answer .model-text")
+            read_texts(page, ".group-question .model-text, .group-answer .model-text")
             == ["\n".join(visible_texts)] * 2
         )
-        assert visible_text(clean_text("\n".join(chunk))) in texts_of(page, ".group-facts")[0]
+        assert visible_text(clean_text("\n".join(chunk))) in read_texts(page, ".group-facts")[0]
     print(f"\n{len(PAYLOADS)} texts as completion, prompt, answer and source")
 
 
@@ -188,7 +188,7 @@ def test_tokens_are_plain_text(page, stage):
         page.goto(f"/run/{stage.main}?tab=rollouts&step=1&prompt={number}")
         coloured = page.locator("article .model-text.is-coloured")
         expect(coloured).to_have_count(len(chunk))
-        assert texts_of(page, "article .model-text") == [visible_text(text, "U+{:04X}") for text in chunk]
+        assert read_texts(page, "article .model-text") == [visible_text(text, "U+{:04X}") for text in chunk]
         for token in page.locator("article [data-token='0']").all()[:: 1 if IS_LONG else 25]:
             token.hover()
         expect(page.locator(".readout-token")).to_be_visible()
@@ -252,7 +252,7 @@ def test_curves_legends_and_hover_labels_are_plain_text(page, stage):
     page.goto(f"/experiment/{stage.experiment}")
     expect(page.locator(".legend-item")).to_have_count(40)
     page.get_by_role("button", name="60 more").click()
-    legend = set(texts_of(page, ".legend-item > span:first-of-type"))
+    legend = set(read_texts(page, ".legend-item > span:first-of-type"))
     assert {visible_text(text) for text in STORABLE_TEXTS[:100]} <= legend
     print(f"\n{drawn_count} texts in hover labels, 100 in legend and tables of a comparison")
 
@@ -282,11 +282,11 @@ def test_history_and_output_are_plain_text(page, stage):
         page.get_by_role("button", name="Older events").click()
     expect(page.locator(".event")).to_have_count(len(PAYLOADS))
     expected = [visible_text(clean_text(text), "U+{:04X}") for text in reversed(PAYLOADS)]
-    assert texts_of(page, ".event-message") == expected
+    assert read_texts(page, ".event-message") == expected
     page.goto(f"/run/{stage.main}?tab=log")
     expect(page.locator(".run-log")).to_contain_text("brave-otter")
-    assert texts_of(page, ".run-log") == [visible_text(stage.log, "U+{:04X}")]
-    assert texts_of(page, ".run-failure pre") == [visible_text(clean_text("\n".join(PAYLOADS)))]
+    assert read_texts(page, ".run-log") == [visible_text(stage.log, "U+{:04X}")]
+    assert read_texts(page, ".run-failure pre") == [visible_text(clean_text("\n".join(PAYLOADS)))]
     print(f"\n{len(PAYLOADS)} texts as event, output and reason")
 
 
@@ -300,9 +300,9 @@ def test_the_queue_and_the_workers_are_plain_text(page, stage):
         assert name == visible_text(stage.runs[address.removeprefix("/run/")])
     rows = page.locator("tbody tr:has(.slot-state)")
     expect(rows).to_have_count(len(STORABLE_TEXTS))
-    hosts = texts_of(page, "tbody tr:has(.slot-state) td:nth-child(2)")
+    hosts = read_texts(page, "tbody tr:has(.slot-state) td:nth-child(2)")
     assert sorted(hosts) == sorted(map(visible_text, STORABLE_TEXTS))
-    devices = texts_of(page, "tbody tr:has(.slot-state) td:nth-child(1)")
+    devices = read_texts(page, "tbody tr:has(.slot-state) td:nth-child(1)")
     assert sorted(devices) == sorted(
         f"{visible_text(text)} {visible_text(text[:64])}" for text in STORABLE_TEXTS
     )
@@ -361,7 +361,7 @@ def test_the_form_and_its_errors_are_plain_text(page, stage):
         expect(page.get_by_text("to fix before you can launch")).to_be_visible()
         offered = "[data-path='problems.0.path'] option[value^='uploads/']"
         expect(page.locator(offered)).to_have_count(len(STORABLE_TEXTS))
-        assert sorted(texts_of(page, offered)) == sorted(
+        assert sorted(read_texts(page, offered)) == sorted(
             f"{visible_text(name)} · 2 rows, 60 B" for name in STORABLE_TEXTS
         )
         assert page.evaluate("({}).polluted") is None

@@ -56,12 +56,12 @@ def page(stage, browser):
         yield page
 
 
-def texts_of(page, selector):
+def read_texts(page, selector):
     return page.locator(selector).evaluate_all("(found) => found.map((element) => element.textContent)")
 
 
-def assert_clean(page, within):
-    return page.locator(within).locator(INJECTED_ELEMENTS).count() == 0
+def assert_clean(page, selector):
+    return page.locator(selector).locator(INJECTED_ELEMENTS).count() == 0
 
 
 def test_search_results_and_labels_are_plain_text(page, stage):
@@ -70,7 +70,7 @@ def test_search_results_and_labels_are_plain_text(page, stage):
         expect(page.locator(".search-result")).to_have_count(count)
         page.get_by_role("button", name="Show more").click()
     expect(page.locator(".search-result")).to_have_count(len(PAYLOADS))
-    snippets = texts_of(page, ".search-snippet")
+    snippets = read_texts(page, ".search-snippet")
     for text in (text for text in PAYLOADS if text.isprintable() and 0 < len(text) < 100):
         assert any(visible_text(text, "U+{:04X}") in shown_text for shown_text in snippets), text
     assert assert_clean(page, ".search-results")
@@ -85,7 +85,7 @@ def test_evaluations_and_their_difference_are_plain_text(page, stage):
     page.goto(f"/run/{stage.trained}?tab=evaluations")
     rows = page.locator(".probe-matrix tbody th[scope='row']")
     expect(rows).to_have_count(len(PAYLOADS))
-    prompt_texts = texts_of(page, ".probe-matrix .group-prompt")
+    prompt_texts = read_texts(page, ".probe-matrix .group-prompt")
     assert {text.split(" ", 1)[0] for text in prompt_texts} == {
         str(number) for number in range(len(PAYLOADS))
     }

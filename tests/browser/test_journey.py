@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.browser.conftest import ARGUMENTS
 from tests.browser.pictures import shrink
-from tests.system.lab import Lab
+from tests.system.lab import LauncherProgram
 
 SCREENSHOT_PATH = os.environ.get("GRPOLAB_SCREENSHOT", "")
 STEP_COUNT = 60 if SCREENSHOT_PATH else 4
@@ -21,14 +21,14 @@ PATIENCE_MS = 900_000 if SCREENSHOT_PATH else 300_000
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    program = Lab(tmp_path_factory.mktemp("lab"))
+def running_launcher(tmp_path_factory):
+    program = LauncherProgram(tmp_path_factory.mktemp("lab"))
     yield program.wait_until_up()
     program.kill_all()
 
 
 @pytest.fixture
-def page(lab, chromium):
+def page(running_launcher, chromium):
     complaints = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
@@ -61,8 +61,8 @@ def position_of_point(page: Page, metric: str, step: int) -> tuple[float, float]
 
 
 @pytest.mark.nightly
-def test_launch_watch_compare_and_read(page, lab):
-    page.goto(re.search(r"http://\S+/\?token=\S+", lab.output_text()).group())
+def test_launch_watch_compare_and_read(page, running_launcher):
+    page.goto(re.search(r"http://\S+/\?token=\S+", running_launcher.output_text()).group())
     expect(page).to_have_url(re.compile(r"/runs$"))
     assert "token" not in page.url
 
@@ -76,8 +76,8 @@ def test_launch_watch_compare_and_read(page, lab):
     reward = page.locator("[data-metric='reward/mean']")
     expect(reward.locator(".js-plotly-plot .trace").first).to_be_visible(timeout=PATIENCE_MS)
     experiment = re.search(r"experiment/(\w+)", page.url).group(1)
-    for run in lab.client.get(f"/runs?experiment={experiment}")["items"]:
-        lab.client.wait_for_status(run["id"], "finished", seconds=PATIENCE_MS / 1000)
+    for run in running_launcher.client.get(f"/runs?experiment={experiment}")["items"]:
+        running_launcher.client.wait_for_status(run["id"], "finished", seconds=PATIENCE_MS / 1000)
     for variant in ("grpo", "dapo"):
         expect(page.get_by_text(variant).first).to_be_visible()
     if SCREENSHOT_PATH:
@@ -89,14 +89,14 @@ def test_launch_watch_compare_and_read(page, lab):
     differences = page.locator("section", has=page.get_by_role("heading", name="Config differences"))
     expect(differences.get_by_text("surrogate").first).to_be_visible()
 
-    run = lab.client.get(f"/runs?experiment={experiment}&variant=grpo")["items"][0]
-    page.goto(f"{lab.client.base}/run/{run['id']}?tab=charts")
+    run = running_launcher.client.get(f"/runs?experiment={experiment}&variant=grpo")["items"][0]
+    page.goto(f"{running_launcher.client.base}/run/{run['id']}?tab=charts")
     expect(reward.locator(".js-plotly-plot .trace").first).to_be_visible()
     point = position_of_point(page, "reward/mean", 2)
     page.mouse.click(*point)
 
     expect(page).to_have_url(re.compile(rf"/run/{run['id']}.*step=2"))
-    group = lab.client.get(f"/rollouts?run={run['id']}&step=2")["items"][0]
+    group = running_launcher.client.get(f"/rollouts?run={run['id']}&step=2")["items"][0]
     expect(page.get_by_text(group["prompt"], exact=True).first).to_be_visible()
     cards = page.locator("article.rollout")
     expect(cards).to_have_count(8)

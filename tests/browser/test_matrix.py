@@ -44,7 +44,7 @@ def cell(page, row, column=0):
 
 
 @pytest.fixture
-def opened(page, service):
+def results_page(page, service):
     page.set_viewport_size({"width": 1440, "height": 1000})
     page.goto(f"/experiment/{service.experiment}?tab=results&columns={METRIC}:final,length/mean:final")
     page.evaluate("document.documentElement.lang")
@@ -52,58 +52,58 @@ def opened(page, service):
     return page
 
 
-def test_cells_state_what_can_be_claimed(opened):
-    expect(opened.locator(".matrix")).to_contain_text("Plan: 3 seeds per variant, one look at the end")
-    expect(cell(opened, 0)).to_contain_text("0.5")
-    better_cell = cell(opened, 1)
+def test_cells_state_what_can_be_claimed(results_page):
+    expect(results_page.locator(".matrix")).to_contain_text("Plan: 3 seeds per variant, one look at the end")
+    expect(cell(results_page, 0)).to_contain_text("0.5")
+    better_cell = cell(results_page, 1)
     expect(better_cell).to_contain_text("better")
     better_cell.locator(".matrix-cell").focus()
-    details = opened.locator(".matrix-details")
+    details = results_page.locator(".matrix-details")
     expect(details).to_contain_text("over 3 pairs of seeds")
     expect(details).to_contain_text("corrected over 4 differences")
-    cell(opened, 2).locator(".matrix-cell").hover()
+    cell(results_page, 2).locator(".matrix-cell").hover()
     expect(details).to_contain_text("more seeds would decide this at 80 %")
 
 
-def test_the_copied_text_is_the_table(opened):
-    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+def test_the_copied_text_is_the_table(results_page):
+    results_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     for label, phrase in (
         ("Copy as Markdown", "| dapo | 0.75"),
         ("Copy as LaTeX", "\\textbf{0.75"),
         ("Copy as CSV", "dapo,eval/accuracy,final,,3,"),
     ):
-        opened.get_by_role("button", name="Copy", exact=True).click()
-        opened.get_by_role("button", name=label).click()
-        opened.wait_for_function(
+        results_page.get_by_role("button", name="Copy", exact=True).click()
+        results_page.get_by_role("button", name=label).click()
+        results_page.wait_for_function(
             "text => navigator.clipboard.readText().then(t => t.includes(text))", arg=phrase
         )
 
 
-def test_the_values_of_a_chart_match_the_matrix(opened, service):
-    opened.goto(f"/compare?experiment={service.experiment}&columns={METRIC}:final&values=1")
-    values = opened.locator(f".panel[data-metric='{METRIC}'] .values")
+def test_the_values_of_a_chart_match_the_matrix(results_page, service):
+    results_page.goto(f"/compare?experiment={service.experiment}&columns={METRIC}:final&values=1")
+    values = results_page.locator(f".panel[data-metric='{METRIC}'] .values")
     expect(values).to_contain_text("at the end: last evaluation")
     expect(values).to_contain_text("± 95 % CI")
     numbers = {}
     for name in ("grpo", "dapo"):
         line = values.locator("tbody tr").filter(has_text=name).first
         numbers[name] = line.locator("td.number").all_inner_texts()[:2]
-    opened.get_by_role("tab", name="Results").click()
+    results_page.get_by_role("tab", name="Results").click()
     for row, texts in enumerate(numbers.values()):
         for text in texts:
-            expect(cell(opened, row)).to_contain_text(text)
+            expect(cell(results_page, row)).to_contain_text(text)
 
 
 @pytest.mark.nightly
-def test_more_seeds_are_queued_from_the_cell(opened, service):
+def test_more_seeds_are_queued_from_the_cell(results_page, service):
     run_count = len(service.get("/runs")["items"])
-    button = cell(opened, 2).locator(".matrix-more")
+    button = cell(results_page, 2).locator(".matrix-more")
     seeds = int(button.inner_text().split()[1])
     button.click()
-    opened.get_by_role("dialog").get_by_role("button", name=f"Queue {2 * seeds} runs").click()
-    expect(opened.locator(".matrix")).to_contain_text("always-valid", timeout=60_000)
+    results_page.get_by_role("dialog").get_by_role("button", name=f"Queue {2 * seeds} runs").click()
+    expect(results_page.locator(".matrix")).to_contain_text("always-valid", timeout=60_000)
     runs = service.get("/runs")["items"]
     assert len(runs) == run_count + 2 * seeds
     queued_runs = [run for run in runs if run["status"] == "queued"]
     assert {run["seed"] for run in queued_runs} == set(range(3, 3 + seeds))
-    assert "runs=" in opened.url
+    assert "runs=" in results_page.url

@@ -21,17 +21,17 @@ HOSTILE_TEXT = "<img src=x onerror=__hit(1)>"
 
 
 @pytest.fixture
-def lab(tmp_path):
+def push_service(tmp_path):
     with running_service(tmp_path, writes_per_second=0) as service:
         yield service
 
 
 @pytest.fixture
-def pushed(lab, tmp_path, monkeypatch):
+def pushed(push_service, tmp_path, monkeypatch):
     client = load_client()
     monkeypatch.setattr(client, "HEARTBEAT_SECONDS", 3600.0)  # only its records are received
     run = client.init(
-        lab.base, writer_token(Settings(state_dir=tmp_path), "node-7"),
+        push_service.base, writer_token(Settings(state_dir=tmp_path), "node-7"),
         name=f"pushed {HOSTILE_TEXT}", origin="trl", steps=40, directory=tmp_path / "spool",
     )  # fmt: skip
     for step in range(1, 15):
@@ -42,19 +42,19 @@ def pushed(lab, tmp_path, monkeypatch):
     sys.modules.pop("grpolab")
 
 
-def test_a_pushed_run_is_live_and_its_stop_button_works(lab, pushed, chromium):
+def test_a_pushed_run_is_live_and_its_stop_button_works(push_service, pushed, chromium):
     def has_step(step):
-        runs = lab.get("/runs")["items"]
+        runs = push_service.get("/runs")["items"]
         return runs[0]["id"] if runs and runs[0]["last_step"] >= step else None
 
     run_id = wait_for(partial(has_step, 14), "the run was not pushed")
     address = f"/run/{run_id}"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
-        with watched_page(browser, lab.base) as page:
+        with watched_page(browser, push_service.base) as page:
             page.goto("/import")
             expect(page.get_by_label("On the training machine")).to_contain_text(
-                f"curl -O {lab.base}/grpolab.py"
+                f"curl -O {push_service.base}/grpolab.py"
             )
             page.evaluate(AXE_SOURCE)
             assert page.evaluate("axe.run().then((found) => found.violations.map((each) => each.id))") == []
@@ -72,7 +72,7 @@ def test_a_pushed_run_is_live_and_its_stop_button_works(lab, pushed, chromium):
             pushed.log({"reward": 0.5}, step=21)
             # Step 21 has arrived, so the trainer's last message cannot be later than now.
             wait_for(lambda: pushed.should_stop() and has_step(21))
-            with lab.sessions.begin() as session:
+            with push_service.sessions.begin() as session:
                 session.execute(update(Run).values(progress_at=Run.progress_at - 300))
             page.goto(address)
             expect(page.locator(".run-silent")).to_contain_text("Its trainer was last heard from 5 min ago")
@@ -84,5 +84,5 @@ def test_a_pushed_run_is_live_and_its_stop_button_works(lab, pushed, chromium):
             expect(page.get_by_role("dialog")).to_contain_text("was asked to stop and still pushes")
             page.get_by_role("dialog").get_by_role("button", name="Stop").click()
             expect(page.get_by_role("button", name="Stop now")).to_have_count(0)
-            assert lab.get(f"/runs/{run_id}")["status"] == "stopped"
+            assert push_service.get(f"/runs/{run_id}")["status"] == "stopped"
         browser.close()

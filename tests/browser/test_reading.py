@@ -5,7 +5,7 @@ import csv
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, metrics_of, running_service
+from tests.browser.service import HOSTILE, make_metrics, running_service
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_cursor_can_be_pinned_moved_and_released_and_is_in_the_address(page,
     panel = open_comparison(page, service)
     page.mouse.move(*pointer_position(panel, 0.5))
     lines = page.locator(".crosshair:not([hidden])")
-    panels = len(metrics_of(1))
+    panels = len(make_metrics(1))
     expect(lines).to_have_count(panels)
     page.mouse.click(*pointer_position(panel, 0.5))
     table = panel.locator(".values")

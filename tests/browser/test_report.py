@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.service import HOSTILE, metrics_of, running_service
+from tests.browser.service import HOSTILE, make_metrics, running_service
 from tests.browser.watched import WATCH_SCRIPT
 
 REPORT_COLOURS = {"background": "#fff", "ink": "#000", "quiet": "#555", "line": "#ddd"}
@@ -79,7 +79,7 @@ def test_a_report_opens_without_a_network_and_executes_nothing(page, service, br
         [path.as_uri()],
         False,
     )
-    assert len(report_state["pictures"]) == len(metrics_of(4))
+    assert len(report_state["pictures"]) == len(make_metrics(4))
     assert all(width > 500 for width in report_state["pictures"])
     for phrase in ("</title><script>alert(3)", "values: step 4", "optimizer.lr", "85+60+88=?", "Matrix"):
         assert phrase in report_state["text"]

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from backend.metrics.store import write_points
 from backend.storage.models import Attempt, Run
 from tests.browser.service import open_context, viewports
-from tests.browser.test_sweeps import launch_page, sweep_in_address, violations_of
+from tests.browser.test_sweeps import assert_accessible, launch_page, sweep_in_address
 from tests.waiting import wait_for
 
 KNOB = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
@@ -103,11 +103,11 @@ def test_a_search_is_followed_to_its_comparison(service, browser, width, scheme)
     )
     expect(page.locator(".page-head")).to_contain_text("8 runs")  # it knows the runs queued later
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    violations_of(page, "[aria-labelledby=search-title]")
+    assert_accessible(page, "[aria-labelledby=search-title]")
     launch_page(page, sweep=json.dumps({"method": "search", "cells": 4, "seed": 0, "knobs": [KNOB]}))
     expect(page.get_by_role("region", name="Sweep").get_by_role("status")).to_contain_text("At most 4")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    violations_of(page, ".sweep")
+    assert_accessible(page, ".sweep")
     context.close()
 
 

@@ -11,26 +11,28 @@ from tests.browser.service import TOKEN, VIEWER_TOKEN, running_service
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
+def service_directory(tmp_path_factory):
     return tmp_path_factory.mktemp("lab")
 
 
 @pytest.fixture(scope="module")
-def service(lab):
-    with running_service(lab) as service:
+def service(service_directory):
+    with running_service(service_directory) as service:
         yield service
 
 
 @pytest.fixture
-def link(lab, service):
+def link(service_directory, service):
     """A function that makes a fresh login link for a role."""
     port = int(service.base.rpartition(":")[2])
-    settings = Settings(state_dir=lab, port=port, grpolab_token=TOKEN, grpolab_viewer_token=VIEWER_TOKEN)
+    settings = Settings(
+        state_dir=service_directory, port=port, grpolab_token=TOKEN, grpolab_viewer_token=VIEWER_TOKEN
+    )
     return lambda role: login_link(settings, role)
 
 
 @pytest.fixture
-def browser_of(service, chromium, link):
+def open_browser(service, chromium, link):
     """A function that opens a page in a separate browser, logged in by a link."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
@@ -49,8 +51,8 @@ def browser_of(service, chromium, link):
         browser.close()
 
 
-def test_logging_out_shows_the_form_and_invalidates_the_cookie(browser_of):
-    page = browser_of(Role.OPERATOR)
+def test_logging_out_shows_the_form_and_invalidates_the_cookie(open_browser):
+    page = open_browser(Role.OPERATOR)
     cookies = page.context.cookies()
     page.get_by_role("button", name="Account").click()
     page.get_by_role("button", name="Log out").click()
@@ -60,8 +62,8 @@ def test_logging_out_shows_the_form_and_invalidates_the_cookie(browser_of):
     expect(page.get_by_label("Token")).to_be_visible()
 
 
-def test_an_operator_ends_the_session_of_another_browser(browser_of):
-    operator, viewer = browser_of(Role.OPERATOR), browser_of(Role.VIEWER)
+def test_an_operator_ends_the_session_of_another_browser(open_browser):
+    operator, viewer = open_browser(Role.OPERATOR), open_browser(Role.VIEWER)
     operator.get_by_role("button", name="Account").click()
     operator.get_by_role("button", name="Sessions").click()
     dialog = operator.get_by_role("dialog", name="Sessions")

@@ -96,7 +96,7 @@ def test_a_ladder_adds_one_knob_at_a_time_in_the_chosen_order(page):
     assert added["preset"] == "grpo"
 
 
-def violations_of(page, where):
+def assert_accessible(page, selector):
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
-    barriers = page.evaluate("where => axe.run(where)", where)["violations"]
+    barriers = page.evaluate("where => axe.run(where)", selector)["violations"]
     assert [(barrier["id"], barrier["nodes"][0]["html"]) for barrier in barriers] == []

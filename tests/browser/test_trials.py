@@ -5,15 +5,15 @@ from playwright.sync_api import expect
 
 from backend.runs import lifecycle
 from backend.storage.models import Run
-from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import change_series, healthy
 from tests.browser.service import HOSTILE, NARROW_VIEWPORT, WIDE_VIEWPORT, open_context, running_service
 from tests.browser.test_diagnosis import store_run
 from tests.browser.test_pages import AXE_SOURCE
 from tests.contract.test_trials import store_log
 from tests.factories import make_checkpoint
 
-COLLAPSED_LOG = broken(
-    broken(healthy(), 70, policy__entropy=lambda values: values * 4),
+COLLAPSED_LOG = change_series(
+    change_series(healthy(), 70, policy__entropy=lambda values: values * 4),
     75,
     reward__accuracy=lambda values: values * 0.05,
 )
@@ -41,10 +41,10 @@ def page(request, service, browser):
     context.close()
 
 
-def assert_accessible(page, where):
+def assert_accessible(page, selector):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
-    barriers = page.evaluate("where => axe.run(where)", where)["violations"]
+    barriers = page.evaluate("where => axe.run(where)", selector)["violations"]
     assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
 
 
@@ -53,7 +53,10 @@ def finish_trial(service, experiment):
     with service.sessions.begin() as session:
         for run in session.query(Run).where(Run.experiment_id == experiment):
             store_log(
-                session, run, healthy() if run.variant == "remedy" else COLLAPSED_LOG, after=run.fork_step
+                session,
+                run,
+                healthy() if run.variant == "remedy" else COLLAPSED_LOG,
+                after_step=run.fork_step,
             )
             run.status = "running"
             session.flush()

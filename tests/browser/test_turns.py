@@ -15,13 +15,13 @@ CALL, ANSWER = "[lookup: a]", f"[{HOSTILE_TEXT}]"
 COMPLETION_TEXT = f"so {CALL}{ANSWER} it is"
 
 
-def turn_of(outcome, call, observation, **changes):
+def make_turn(outcome, call, observation, **changes):
     defaults = {"tool": "lookup", "outcome": outcome, "seconds": 0.25, "is_cut": False}
     return defaults | {"call": call, "observation": observation, "tokens": observation} | changes
 
 
-FIRST_TURN = turn_of("ok", [3, 14], [14, 14 + len(ANSWER)], is_cut=True)
-UNANSWERED_TURN = turn_of("unanswered", [0, 11], [11, 11], tool="<b>look</b>")
+FIRST_TURN = make_turn("ok", [3, 14], [14, 14 + len(ANSWER)], is_cut=True)
+UNANSWERED_TURN = make_turn("unanswered", [0, 11], [11, 11], tool="<b>look</b>")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ ENVIRONMENT_CONFIG: dict[str, Any] = {
 }
 
 
-def refused(**changes):
+def find_errors(**changes):
     with pytest.raises(InvalidConfig) as error_info:
         resolve(changes)
     return {error.path: error.message for error in error_info.value.errors}
@@ -31,7 +31,7 @@ def test_a_config_without_tools_keeps_its_earlier_hash():
 
 
 def test_a_tool_that_is_not_installed_is_refused():
-    [(path, message)] = refused(environment=TOOLS_CONFIG | {"tools": ["calculator", "wolfram"]}).items()
+    [(path, message)] = find_errors(environment=TOOLS_CONFIG | {"tools": ["calculator", "wolfram"]}).items()
     assert path == "environment.tools.1"
     assert message == "must be 'calculator', 'lookup' or 'python', got \"wolfram\""
 
@@ -86,7 +86,7 @@ def test_a_tool_that_is_not_installed_is_refused():
     ],
 )
 def test_a_contradiction_to_tools_is_refused_at_its_field(changes, path, reason):
-    assert reason in refused(**changes)[path]
+    assert reason in find_errors(**changes)[path]
 
 
 def test_a_run_in_an_environment_has_a_complete_config():
@@ -119,4 +119,4 @@ def test_a_run_in_an_environment_has_a_complete_config():
     ],
 )
 def test_a_contradiction_to_an_environment_is_refused_at_its_field(changes, path, reason):
-    assert reason in refused(**ENVIRONMENT_CONFIG | changes)[path]
+    assert reason in find_errors(**ENVIRONMENT_CONFIG | changes)[path]

@@ -19,10 +19,10 @@ COMMIT = "a" * 40
 
 class Hub(BaseHTTPRequestHandler):
     answers: ClassVar[dict[str, tuple[int, bytes]]] = {}
-    asked: ClassVar[list[str]] = []
+    requested_paths: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.requested_paths.append(self.path)
         status, body = self.answers.get(self.path, (404, b"{}"))
         self.send_response(status)
         self.end_headers()
@@ -39,7 +39,7 @@ def served(monkeypatch) -> Iterator[type[Hub]]:
     thread.start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
     hub.newest_commit.cache_clear()
-    Hub.answers, Hub.asked = {}, []
+    Hub.answers, Hub.requested_paths = {}, []
     yield Hub
     server.shutdown()
     thread.join()
@@ -50,7 +50,7 @@ def address(dataset: str) -> str:
     return f"/api/datasets/{dataset}/revision/refs%2Fconvert%2Fparquet"
 
 
-def refusal(source: HubProblem, tmp_path) -> tuple[str, str]:
+def find_error(source: HubProblem, tmp_path) -> tuple[str, str]:
     with pytest.raises(InvalidConfig) as error_info:
         pin_sources(RunConfig(problems=(source,)), datasets_dir=tmp_path)
     [error] = error_info.value.errors
@@ -77,7 +77,7 @@ def test_a_named_commit_is_not_requested(served, tmp_path):
 
 
 def test_a_missing_dataset_is_named_at_its_field(served, tmp_path):
-    path, message = refusal(HubProblem(dataset="a/b"), tmp_path)
+    path, message = find_error(HubProblem(dataset="a/b"), tmp_path)
     assert path == "problems.0.dataset"
     assert message == "the Hugging Face hub has no public dataset 'a/b' in Parquet"
 
@@ -88,13 +88,17 @@ def test_a_missing_dataset_is_named_at_its_field(served, tmp_path):
 )
 def test_an_invalid_response_is_refused(served, tmp_path, answer):
     served.answers = {address("a/b"): (200, answer)}
-    assert refusal(HubProblem(dataset="a/b"), tmp_path)[1].endswith("sent an invalid response")
+    assert find_error(HubProblem(dataset="a/b"), tmp_path)[1].endswith("sent an invalid response")
 
 
 def test_a_failing_or_unreachable_hub_is_reported(served, tmp_path, monkeypatch):
     served.answers = {address("a/b"): (503, b"")}
-    assert "the Hugging Face hub responded with 503" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
+    assert "the Hugging Face hub responded with 503" in find_error(HubProblem(dataset="a/b"), tmp_path)[1]
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    assert "the Hugging Face hub cannot be reached ([Errno" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
+    assert (
+        "the Hugging Face hub cannot be reached ([Errno" in find_error(HubProblem(dataset="a/b"), tmp_path)[1]
+    )
     monkeypatch.setenv("HF_ENDPOINT", "file:///etc")
-    assert "HF_ENDPOINT: expected an address with https://" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
+    assert (
+        "HF_ENDPOINT: expected an address with https://" in find_error(HubProblem(dataset="a/b"), tmp_path)[1]
+    )

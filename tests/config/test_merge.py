@@ -8,7 +8,7 @@ from backend.config.presets import PRESETS
 from backend.config.rules.combinations import warnings
 
 
-def errors_of(base, variant=None):
+def find_errors(base, variant=None):
     with pytest.raises(InvalidConfig) as error_info:
         resolve(base, variant)
     return {error.path: error.message for error in error_info.value.errors}
@@ -64,16 +64,16 @@ def test_minibatches_of_a_preset_are_limited_to_the_prompts_of_a_step_but_not_th
     assert resolve({}, {"preset": preset} | few_prompts).updates.minibatches == 3
     assert resolve(few_prompts, {"preset": preset, "updates": {"minibatches": 2}}).updates.minibatches == 2
     written_config = {"preset": preset, "updates": {"minibatches": 4}} | few_prompts
-    assert list(errors_of(written_config)) == ["updates.minibatches"]
-    assert list(errors_of({"updates": {"minibatches": 4}}, {"preset": preset} | few_prompts)) == [
+    assert list(find_errors(written_config)) == ["updates.minibatches"]
+    assert list(find_errors({"updates": {"minibatches": 4}}, {"preset": preset} | few_prompts)) == [
         "updates.minibatches"
     ]
 
 
 def test_a_wrong_value_is_not_replaced_by_minibatches_of_a_preset():
     few_prompts = {"preset": "r1", "sampling": {"prompts_per_step": 3}}
-    assert list(errors_of(few_prompts | {"updates": 3})) == ["updates"]
-    assert list(errors_of({"updates": None}, few_prompts)) == ["updates"]
+    assert list(find_errors(few_prompts | {"updates": 3})) == ["updates"]
+    assert list(find_errors({"updates": None}, few_prompts)) == ["updates"]
 
 
 @pytest.mark.parametrize("policy", ["tiny", "Qwen/Qwen3-0.6B"])
@@ -91,14 +91,14 @@ def test_the_books_scripts_take_one_prompt_per_step_in_order(preset, policy):
     assert sampling.keep_mask == (preset == "deepseek_v32_book")
 
 
-def warnings_of(**written):
+def join_warnings(**written):
     return " | ".join(warnings(resolve(written)))
 
 
 def test_several_updates_without_a_ratio_cause_a_warning():
-    assert "without a ratio" not in warnings_of(preset="reinforce")
-    assert "without a ratio" in warnings_of(preset="reinforce", updates={"minibatches": 4})
-    assert "without a ratio" not in warnings_of(preset="gspo")
+    assert "without a ratio" not in join_warnings(preset="reinforce")
+    assert "without a ratio" in join_warnings(preset="reinforce", updates={"minibatches": 4})
+    assert "without a ratio" not in join_warnings(preset="gspo")
 
 
 @pytest.mark.parametrize(
@@ -110,28 +110,32 @@ def test_several_updates_without_a_ratio_cause_a_warning():
     ],
 )
 def test_a_comparison_across_temperatures_causes_a_warning(objective):
-    assert "corrects for that temperature" in warnings_of(objective=objective, sampling={"temperature": 0.8})
-    assert "corrects for that temperature" not in warnings_of(objective=objective)
+    assert "corrects for that temperature" in join_warnings(
+        objective=objective, sampling={"temperature": 0.8}
+    )
+    assert "corrects for that temperature" not in join_warnings(objective=objective)
     at_one_temperature = objective | {"ratio": objective["ratio"] | {"logprob_temperature": "sampling"}}
-    assert "corrects for that temperature" not in warnings_of(
+    assert "corrects for that temperature" not in join_warnings(
         objective=at_one_temperature, sampling={"temperature": 0.8}
     )
 
 
 def test_router_shift_needs_a_second_update_to_have_an_effect():
     moe = {"name": "tiny_moe"}
-    assert "the router has not changed" not in warnings_of(preset="rspo", policy=moe)
-    assert "the router has not changed" in warnings_of(preset="rspo", policy=moe, updates={"minibatches": 1})
+    assert "the router has not changed" not in join_warnings(preset="rspo", policy=moe)
+    assert "the router has not changed" in join_warnings(
+        preset="rspo", policy=moe, updates={"minibatches": 1}
+    )
 
 
 @pytest.mark.parametrize("gap", [{"staleness": 1}, {"precision": "int8"}, {"top_p": 0.9}])
 def test_a_ratio_to_a_differing_sampler_is_clipped_at_the_first_update(gap):
     wider = {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}
     to_sampler = wider | {"ratio": {"type": "token", "old": "sampler"}}
-    assert "clipping has no effect" in warnings_of(objective=to_sampler)
-    assert "clipping has no effect" in warnings_of(objective=wider, sampling=gap)
-    assert "clipping has no effect" not in warnings_of(objective=to_sampler, sampling=gap)
-    assert "clipping has no effect" not in warnings_of(), "nobody chose the clipping of the defaults"
+    assert "clipping has no effect" in join_warnings(objective=to_sampler)
+    assert "clipping has no effect" in join_warnings(objective=wider, sampling=gap)
+    assert "clipping has no effect" not in join_warnings(objective=to_sampler, sampling=gap)
+    assert "clipping has no effect" not in join_warnings(), "nobody chose the clipping of the defaults"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,7 @@ def test_a_ratio_to_a_differing_sampler_is_clipped_at_the_first_update(gap):
     ],
 )
 def test_a_bad_field_is_named_with_its_value(written, path, phrase):
-    errors = errors_of(written)
+    errors = find_errors(written)
     assert list(errors) == [path]
     assert phrase in errors[path]
 
@@ -187,7 +191,7 @@ def test_a_bad_field_is_named_with_its_value(written, path, phrase):
     ],
 )
 def test_an_absurd_size_is_refused_once_at_its_field(written, path, phrase):
-    errors = errors_of(written)
+    errors = find_errors(written)
     assert list(errors) == [path]
     assert phrase in errors[path]
 
@@ -297,7 +301,7 @@ TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
     ],
 )
 def test_a_contradiction_is_refused_at_the_field_that_must_change(written, path):
-    assert list(errors_of(written)) == [path]
+    assert list(find_errors(written)) == [path]
 
 
 @pytest.mark.parametrize(
@@ -313,8 +317,8 @@ def test_samples_of_another_engine_are_corrected_unless_configured_otherwise(sam
     without_correction = {"objective": {"correction": {"type": "none"}}}
     assert correction(**without_correction).type == "none"
     assert resolve({"sampling": sampling}, without_correction).objective.correction.type == "none"
-    assert "nothing corrects for that" in warnings_of(sampling=sampling, **without_correction)
-    assert "nothing corrects" not in warnings_of(sampling=sampling)
+    assert "nothing corrects for that" in join_warnings(sampling=sampling, **without_correction)
+    assert "nothing corrects" not in join_warnings(sampling=sampling)
     assert correction(objective={"correction": {"type": "seq_mask"}}).type == "seq_mask"
     # the ratio already covers the mismatch
     assert correction(objective={"ratio": {"old": "sampler"}}).type == "none"

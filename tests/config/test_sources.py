@@ -26,7 +26,7 @@ def write_rows(path: Path, count: int = 20, **extra: Any) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def errors_of(
+def find_errors(
     problems: list[dict[str, Any]],
     tmp_path: Path,
     rewards: list[dict[str, Any]] | None = None,
@@ -41,7 +41,7 @@ def errors_of(
         config,
         datasets_dir=tmp_path,
         hf_online=False,
-        unserved=(settings or Settings()).unserved_rewards,
+        unserved_reasons=(settings or Settings()).unserved_rewards,
     )
     return [(error.path, error.message) for error in errors]
 
@@ -162,12 +162,12 @@ def test_a_bad_source_is_refused_with_its_reason(source, reason):
 def test_a_reward_whose_server_is_not_configured_is_refused_by_name(tmp_path):
     rewards = [{"name": "correctness"}, {"name": "judge"}, {"name": "reward_model"}]
     unset_reason = "needs a server that is not configured: the operator must set"
-    assert errors_of([], tmp_path, rewards) == [
+    assert find_errors([], tmp_path, rewards) == [
         ("rewards.1.name", f"the reward judge {unset_reason} JUDGE_URL"),
         ("rewards.2.name", f"the reward reward_model {unset_reason} REWARD_MODEL_URL"),
     ]
     settings_with_judge = Settings(judge_url="http://h/v1", judge_model="m")
-    assert [path for path, _ in errors_of([], tmp_path, rewards, settings_with_judge)] == ["rewards.2.name"]
+    assert [path for path, _ in find_errors([], tmp_path, rewards, settings_with_judge)] == ["rewards.2.name"]
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,13 @@ def test_the_catalogs_describe_every_kind_with_its_parameters():
 
 
 def test_a_missing_file_is_named_with_the_directory(tmp_path):
-    [(path, message)] = errors_of([{"name": "file", "path": "none.jsonl"}], tmp_path)
+    [(path, message)] = find_errors([{"name": "file", "path": "none.jsonl"}], tmp_path)
     assert path == "problems.0.path"
     assert message == f'there is no file "none.jsonl" in DATASETS_DIR ({tmp_path})'
 
 
 def test_a_hub_name_while_offline_is_refused_with_the_setting_to_change(tmp_path):
-    [(path, message)] = errors_of([{"name": "hub", "dataset": "openai/gsm8k"}], tmp_path)
+    [(path, message)] = find_errors([{"name": "hub", "dataset": "openai/gsm8k"}], tmp_path)
     assert path == "problems.0.dataset"
     assert (
         message
@@ -216,7 +216,7 @@ def test_a_hub_name_while_offline_is_refused_with_the_setting_to_change(tmp_path
 
 def test_a_file_where_every_row_is_held_out_is_refused(tmp_path):
     write_rows(tmp_path / "eval.jsonl", split="test")
-    [(_, message)] = errors_of([{"name": "file", "path": "eval.jsonl"}], tmp_path)
+    [(_, message)] = find_errors([{"name": "file", "path": "eval.jsonl"}], tmp_path)
     assert message == "eval.jsonl: has no row left for training: all questions are held out"
 
 

@@ -27,14 +27,14 @@ def add_points(database, run, points):
 
 def store_groups(database, run, step, *groups, counted=()):
     with database.sessions.begin() as session:
-        write_groups(session, pack_groups(run.id, step, 1, groups, counted=counted))
+        write_groups(session, pack_groups(run.id, step, 1, groups, counted_groups=counted))
 
 
 def group(prompt, *completions, index=0, **fields):
     return MadeGroup(prompt=prompt, prompt_index=index, completions=completions, **fields)
 
 
-def breakdown_of(client, run, metric="reward/mean", before="1", after="2", by="prompt"):
+def fetch_breakdown(client, run, metric="reward/mean", before="1", after="2", by="prompt"):
     params = {"metric": metric, "before": before, "after": after, "by": by}
     response = client.get(f"/api/v1/runs/{run.id}/breakdown", params=params)
     assert response.status_code == 200, response.text
@@ -75,7 +75,7 @@ def store_two_steps(database, run):
 @pytest.mark.parametrize("metric", ["reward/mean", "reward/accuracy"])
 def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
     store_two_steps(database, run)
-    breakdown = breakdown_of(client, run, metric)
+    breakdown = fetch_breakdown(client, run, metric)
     assert breakdown["change"] == -0.5
     first, *later_rows = breakdown["rows"]
     # shares 1/2 and 1/3: its mean fell from 1 to 0 at (1/2 + 1/3) / 2; the remainder is its share
@@ -95,11 +95,11 @@ def test_a_forgotten_prompt_is_the_first_row(client, database, run, metric):
 
 def test_groups_flags_and_lengths_also_add_up(client, database, run):
     store_two_steps(database, run)
-    groups = breakdown_of(client, run, by="group")
+    groups = fetch_breakdown(client, run, by="group")
     assert groups["rows"][0]["label"] in {"step 2, prompt 1", "step 1, prompt 0", "step 1, prompt 1"}
-    flags = breakdown_of(client, run, by="flag")
+    flags = fetch_breakdown(client, run, by="flag")
     assert [row["marks"] for row in flags["rows"][:2]] in ([["wrong"], ["right"]], [["right"], ["wrong"]])
-    lengths = breakdown_of(client, run, by="length")  # "no" has 2 tokens, "yes" 3
+    lengths = fetch_breakdown(client, run, by="length")  # "no" has 2 tokens, "yes" 3
     assert {row["label"] for row in lengths["rows"] if row["kind"] == "category"} == {
         "below 3 tokens",
         "3 tokens and more",
@@ -115,7 +115,7 @@ def test_terms_add_up_to_the_reward_with_their_weights_and_gates(client, databas
     store_groups(database, run, 1, group("a", paid_completion, paid_completion))
     store_groups(database, run, 2, group("a", paid_completion, gated_completion))
     add_points(database, run, {1: {"reward/mean": 1.2}, 2: {"reward/mean": 0.6}})
-    total_by_label = totals(breakdown_of(client, run, by="term"))
+    total_by_label = totals(fetch_breakdown(client, run, by="term"))
     assert total_by_label["correctness"] == 0
     assert total_by_label["boxed_format"] == -0.1
     assert total_by_label["gates and shaping"] == -0.5
@@ -157,14 +157,14 @@ def test_windows_of_random_steps_add_up_in_every_way(client, database, run):
     add_points(database, run, points)
     for metric in points[1]:
         for by in ("prompt", "group", "flag", "length"):
-            breakdown = breakdown_of(client, run, metric, "1-4", "3-8", by)
+            breakdown = fetch_breakdown(client, run, metric, "1-4", "3-8", by)
             if by != "length" and metric != "reward/correctness/mean":
                 assert breakdown["rows"][-1]["total"] == pytest.approx(0, abs=1e-9), (metric, by)
-    assert [row["kind"] for row in breakdown_of(client, run, by="group", after="2-8")["rows"][-2:]] == [
+    assert [row["kind"] for row in fetch_breakdown(client, run, by="group", after="2-8")["rows"][-2:]] == [
         "others",
         "not_stored",
     ]
-    breakdown_of(client, run, by="term", before="1-4", after="5-8")
+    fetch_breakdown(client, run, by="term", before="1-4", after="5-8")
 
 
 def test_a_metric_that_cannot_be_decomposed_gives_a_reason(client, database, run):
@@ -220,7 +220,7 @@ def test_token_values_add_up_and_unstored_ones_are_the_remainder(
         database, run, 2, group("a", completion_with_tokens("x" * 6), completion_with_tokens("x" * 6))
     )
     add_points(database, run, {1: {metric: first}, 2: {metric: second}})
-    breakdown = breakdown_of(client, run, metric=metric)
+    breakdown = fetch_breakdown(client, run, metric=metric)
     assert breakdown["rows"][-1]["total"] == pytest.approx(not_stored, abs=1e-6)
-    lengths = breakdown_of(client, run, metric=metric, by="length")
+    lengths = fetch_breakdown(client, run, metric=metric, by="length")
     assert lengths["change"] == breakdown["change"]

@@ -22,9 +22,9 @@ def run_concurrently(*actions):
     """Run all functions concurrently, and raise the exception of any of them."""
     failures = []
 
-    def run_guarded(act):
+    def run_guarded(action):
         try:
-            act()
+            action()
         except Exception as error:  # noqa: BLE001 - shown in the test's own thread
             failures.append(error)
 

@@ -28,7 +28,7 @@ def new_run(database):
                 write_points(session, run.id, 1, [(step, values)])
                 last |= values
             summary = Summary()
-            summary.take(max(points, default=0), last)
+            summary.add_step(max(points, default=0), last)
             session.execute(update(Run).where(Run.id == run.id).values(summary=summary.document()))
             if run.steps:
                 row = {"run_id": run.id, "attempt": 1, "path": "s10", "sha256": "0" * 64, "manifest": {}}

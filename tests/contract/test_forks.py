@@ -89,7 +89,7 @@ def test_evaluations_of_a_suite_and_of_a_fork_are_counted_when_due(after):
     ):
         suite = Suite(**rule)
         due = [step for step in range(after + 1 if after else 0, 13) if suite.is_due(step, last_step=12)]
-        assert suite.evaluations(12, after=after) == len(due)
+        assert suite.evaluations(12, after_step=after) == len(due)
 
 
 def test_the_curves_of_a_fork_begin_with_those_of_its_ancestors(client, database, parent):

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from backend.metrics import blocks, sealing
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.store import write_points
-from backend.storage.engine import reading as open_reading
+from backend.storage.engine import open_read_session as open_reading
 from backend.storage.models import ALL_PACKED, Attempt, MetricBlock
 from tests.factories import make_attempt, make_run, write_metric
 

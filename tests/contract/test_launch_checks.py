@@ -24,9 +24,9 @@ def launch(client, variant=BODY["variant"], **fields):
 def finish_check(client, database):
     """A function that queues a check, finishes it with this many wrong references, and returns its id."""
 
-    def finish(wrong, at):
+    def finish(wrong_count, at):
         run_id = check(client).json()["id"]
-        references = {"wrong": wrong, "examples": [WRONG_REFERENCE] * min(wrong, 1)}
+        references = {"wrong": wrong_count, "examples": [WRONG_REFERENCE] * min(wrong_count, 1)}
         check_report = report(references=references).model_dump(mode="json")
         updates = {"status": "finished", "finished_at": at, "check_report": check_report}
         with database.sessions.begin() as session:

@@ -28,11 +28,11 @@ def lose_lease(session, run_id):
     ]
 
 
-def status_of(session, run_id):
+def load_status(session, run_id):
     return session.scalar(select(Run.status).where(Run.id == run_id))
 
 
-def moves_of(session, run_id):
+def load_moves(session, run_id):
     events = session.scalars(select(Event).where(Event.run_id == run_id).order_by(Event.id))
     return [(event.data["from"], event.data["to"]) for event in events if "from" in event.data]
 
@@ -41,7 +41,7 @@ def test_a_claim_owns_the_run_and_counts_the_attempt(session):
     run = make_run(session)
     claimed_run = claim(session)
     assert (claimed_run.run_id, claimed_run.attempt, claimed_run.config["steps"]) == (run.id, 1, 150)
-    assert status_of(session, run.id) == "running"
+    assert load_status(session, run.id) == "running"
     attempt = session.get_one(Attempt, (run.id, 1))
     assert (attempt.worker_id, attempt.host, attempt.from_step) == ("worker-0", "host", NOT_BEGUN)
 
@@ -69,7 +69,11 @@ def test_a_run_whose_worker_was_lost_is_claimed_with_the_next_attempt(session):
     first = session.get_one(Attempt, (run.id, 1), populate_existing=True)
     assert first.ended_at is not None
     assert first.outcome == "the worker was lost"
-    assert moves_of(session, run.id) == [("queued", "running"), ("running", "queued"), ("queued", "running")]
+    assert load_moves(session, run.id) == [
+        ("queued", "running"),
+        ("running", "queued"),
+        ("queued", "running"),
+    ]
 
 
 def test_an_older_attempt_is_fenced_from_all_writes(session):
@@ -165,7 +169,7 @@ def test_a_run_with_a_lost_lease_is_queued_without_a_failure(session):
     claim(session)
     lost_leases = lose_lease(session, run.id)
     assert lifecycle.take_back_lost(session, lost_leases) == [run.id]
-    assert (status_of(session, run.id), status_of(session, other_run.id)) == ("queued", "running")
+    assert (load_status(session, run.id), load_status(session, other_run.id)) == ("queued", "running")
     assert session.scalar(select(Run.own_failures).where(Run.id == run.id)) == 0
 
 
@@ -176,7 +180,7 @@ def test_a_lost_run_with_a_stop_request_is_stopped_and_not_restarted(session):
     lost_leases = lose_lease(session, run.id)
     assert claim(session, lost=lost_leases) is None
     lifecycle.take_back_lost(session, lost_leases)
-    assert status_of(session, run.id) == "paused"
+    assert load_status(session, run.id) == "paused"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +190,7 @@ def test_a_lost_run_with_a_stop_request_is_stopped_and_not_restarted(session):
 def test_a_request_takes_effect_at_once_where_nothing_runs(session, status, requested_action, expected):
     run = make_run(session, status=status)
     lifecycle.request_action(session, run.id, requested_action)
-    assert status_of(session, run.id) == expected
+    assert load_status(session, run.id) == expected
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "stopped"])
@@ -216,7 +220,7 @@ def test_resuming_a_running_run_withdraws_the_request(session):
         lifecycle.resume_run(session, run.id)
 
 
-def race(url: str, number: int, taken: list[tuple[str, int]]) -> None:
+def race(url: str, number: int, claims: list[tuple[str, int]]) -> None:
     engine = open_engine(url, pool_size=1)
     sessions = open_sessions(engine)
     while True:
@@ -224,7 +228,7 @@ def race(url: str, number: int, taken: list[tuple[str, int]]) -> None:
             claimed_run = lifecycle.claim_run(session, f"worker-{number}", "host")
         if claimed_run is None:
             break
-        taken.append((claimed_run.run_id, claimed_run.attempt))
+        claims.append((claimed_run.run_id, claimed_run.attempt))
     engine.dispose()
 
 

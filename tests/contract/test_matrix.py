@@ -40,8 +40,8 @@ def matrix(client, **params):
     return response.json()
 
 
-def cells(answer, key=FINAL_READING):
-    return {row["variant"]: row["cells"][key] for row in answer["rows"]}
+def cells(document, key=FINAL_READING):
+    return {row["variant"]: row["cells"][key] for row in document["rows"]}
 
 
 def errors(client, **params):

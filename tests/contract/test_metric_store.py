@@ -34,7 +34,7 @@ def committed(session):
     return open_sessions(session.get_bind())
 
 
-def csv_of(session, run_id, *, all_attempts):
+def make_csv(session, run_id, *, all_attempts):
     return "".join(csv_lines(committed(session), run_id, all_attempts=all_attempts))
 
 
@@ -131,13 +131,13 @@ def test_the_csv_has_a_row_per_step_and_spells_out_nonfinite_values(session):
     write_points(
         session, run.id, 1, [(1, {"b": 0.5, "a": math.nan}), (2, {"b": -math.inf}), (3, {"b": 1e-7})]
     )
-    assert csv_of(session, run.id, all_attempts=False) == ("step,a,b\n1,NaN,0.5\n2,,-Infinity\n3,,1e-07\n")
+    assert make_csv(session, run.id, all_attempts=False) == ("step,a,b\n1,NaN,0.5\n2,,-Infinity\n3,,1e-07\n")
 
 
 def test_a_metric_name_is_not_a_formula_in_a_spreadsheet(session):
     run = make_run(session)
     write_metric(session, run, "@1-1", {1: 1.0})
-    assert csv_of(session, run.id, all_attempts=False).startswith("step,'@1-1\n")
+    assert make_csv(session, run.id, all_attempts=False).startswith("step,'@1-1\n")
 
 
 def test_curves_csv_history_and_rollouts_agree_on_what_counts(session):
@@ -152,7 +152,7 @@ def test_curves_csv_history_and_rollouts_agree_on_what_counts(session):
     expected = {1: 1.0, 2: 1.0, 3: 3.0, 4: 3.0}
     points = read_points(session, [run.id], ["a"])[run.id, "a"]
     assert dict(zip(points.steps.tolist(), points.values.tolist(), strict=True)) == expected
-    assert csv_of(session, run.id, all_attempts=False) == "step,a\n1,1.0\n2,1.0\n3,3.0\n4,3.0\n"
+    assert make_csv(session, run.id, all_attempts=False) == "step,a\n1,1.0\n2,1.0\n3,3.0\n4,3.0\n"
     assert dict(valid_steps(session, run.id, up_to=9)) == {
         n: {"a": metric_value} for n, metric_value in expected.items()
     }

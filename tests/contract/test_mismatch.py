@@ -39,9 +39,9 @@ def mismatch_at(client, run, step=1, **params):
     return response.json()
 
 
-def at_cap(answer, cap):
+def at_cap(document, cap):
     return next(
-        weights_at_cap for weights_at_cap in answer["caps"] if weights_at_cap["cap"] == pytest.approx(cap)
+        weights_at_cap for weights_at_cap in document["caps"] if weights_at_cap["cap"] == pytest.approx(cap)
     )
 
 

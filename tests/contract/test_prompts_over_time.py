@@ -23,7 +23,7 @@ def run(database):
 
 def store_groups(database, run, *groups, step=1, attempt=1, counted=()):
     with database.sessions.begin() as session:
-        write_groups(session, pack_groups(run.id, step, attempt, groups, counted=counted))
+        write_groups(session, pack_groups(run.id, step, attempt, groups, counted_groups=counted))
 
 
 def get_json(client, path, **params):

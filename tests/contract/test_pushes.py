@@ -59,7 +59,7 @@ def only_run(client):
     return client.get(f"/api/v1/runs/{run['id']}").json()
 
 
-def values_of(client, run, metric):
+def fetch_values(client, run, metric):
     document = client.get("/api/v1/series", params={"runs": run["id"], "metrics": metric}).json()
     (series,) = document["series"]
     return dict(zip(series["steps"], series["values"], strict=True)), series["non_finite"]
@@ -85,7 +85,7 @@ def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, se
     assert last == {
         "reward/mean": 0.5, "kl/k3": "NaN", "optim/grad_norm": 2.0, "weird_b_name": 1.0,
     }  # fmt: skip
-    assert values_of(client, run, "kl/k3")[1][0]["value"] == "NaN"
+    assert fetch_values(client, run, "kl/k3")[1][0]["value"] == "NaN"
     (group,) = client.get("/api/v1/rollouts", params={"run": run["id"], "step": 1}).json()["items"]
     first, second = group["completions"]
     assert (group["prompt"], first["text"], second["text"]) == ("1+1=", "two", "2\ud83d\0")
@@ -107,7 +107,7 @@ def test_a_repeated_batch_changes_nothing_and_an_overlap_adds_its_new_records(cl
     assert (points, groups) == (1 + 7, 1)  # the reward and seven text metrics
     changed_records = [metrics(1, reward=9), completions(1, "x"), metrics(2, reward=2)]
     assert send(changed_records, run=None).json()["stored"] == 3
-    assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
+    assert fetch_values(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert (count(client, RolloutGroup), count(client, Event)) == (1, events)
 
 
@@ -115,41 +115,41 @@ def test_pushed_completions_get_repetition_format_and_script_metrics(client, sen
     loop, box = "abc" * 200, r"\boxed{2}"
     send([completions(1, box, "<think>", finish_reason="stop"), completions(1, loop, "2", index=1)])
     run = only_run(client)
-    assert values_of(client, run, "text/structure_ok")[0] == {1: 0.25}
-    assert values_of(client, run, "text/structure_broken")[0] == {1: 0.25}
-    assert values_of(client, run, "text/repetition")[0][1] == pytest.approx((1 - 3 / 505) / 4)
+    assert fetch_values(client, run, "text/structure_ok")[0] == {1: 0.25}
+    assert fetch_values(client, run, "text/structure_broken")[0] == {1: 0.25}
+    assert fetch_values(client, run, "text/repetition")[0][1] == pytest.approx((1 - 3 / 505) / 4)
     send([completions(1, box, box, index=2), completions(2, "<think>")], first=3)
-    assert values_of(client, run, "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
+    assert fetch_values(client, run, "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
     # unknown whether it was truncated
-    assert values_of(client, run, "text/structure_broken")[0] == {1: 1 / 6, 2: 0.0}
+    assert fetch_values(client, run, "text/structure_broken")[0] == {1: 1 / 6, 2: 0.0}
     send([completions(1, "3", "3", index=2)], first=5)
-    assert values_of(client, run, "text/structure_ok")[0] == {1: 1 / 6, 2: 0.0}
+    assert fetch_values(client, run, "text/structure_ok")[0] == {1: 1 / 6, 2: 0.0}
 
 
 def test_two_processes_that_push_one_step_concurrently_are_combined(client, send, monkeypatch):
     """The second one's completions arrive while those of the first are read."""
 
-    def compute_after_other_push(session, run_id, written):
-        points_of_texts = compute_text_points(session, run_id, written)
+    def compute_after_other_push(session, run_id, written_steps):
+        points_of_texts = compute_text_points(session, run_id, written_steps)
         monkeypatch.setattr("backend.exchange.push.store.compute_text_points", compute_text_points)
         assert send([completions(1, "2", "2", index=1)], session=OTHER).is_success
         return points_of_texts
 
     monkeypatch.setattr("backend.exchange.push.store.compute_text_points", compute_after_other_push)
     assert send([completions(1, r"\boxed{2}", r"\boxed{2}"), completions(2, "2")]).is_success
-    assert values_of(client, only_run(client), "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
+    assert fetch_values(client, only_run(client), "text/structure_ok")[0] == {1: 0.5, 2: 0.0}
 
 
 def test_text_metrics_of_a_trainer_are_kept_for_any_number_of_batches(client, send):
     send([metrics(1, **{"text/repetition": 0.25}), completions(1, "abc" * 200)])
     send([completions(1, r"\boxed{2}", index=1)], first=3)
     run = only_run(client)
-    assert values_of(client, run, "text/repetition")[0] == {1: 0.25}
-    assert values_of(client, run, "text/structure_ok")[0] == {1: 0.5}
+    assert fetch_values(client, run, "text/repetition")[0] == {1: 0.25}
+    assert fetch_values(client, run, "text/structure_ok")[0] == {1: 0.5}
     send([metrics(1, **{"text/structure_ok": 0.75}), completions(1, "3", index=2)], first=4)
     send([completions(1, "4", index=3)], first=6)
-    assert values_of(client, run, "text/repetition")[0] == {1: 0.25}
-    assert values_of(client, run, "text/structure_ok")[0] == {1: 0.75}
+    assert fetch_values(client, run, "text/repetition")[0] == {1: 0.25}
+    assert fetch_values(client, run, "text/structure_ok")[0] == {1: 0.75}
     assert run["summary"]["last"]["text/repetition"] == 0.25
 
 
@@ -186,8 +186,8 @@ def test_a_repeated_step_replaces_values_and_completions_as_in_an_import(client,
     response = send([metrics(1, reward=7), completions(3, "z")], session=OTHER)
     assert response.json()["stored"] == 2
     run = only_run(client)
-    assert values_of(client, run, "reward/mean")[0] == {1: 7.0, 3: 3.0}
-    assert values_of(client, run, "kl/k3")[0] == {1: 1.0}
+    assert fetch_values(client, run, "reward/mean")[0] == {1: 7.0, 3: 3.0}
+    assert fetch_values(client, run, "kl/k3")[0] == {1: 1.0}
     (group,) = client.get("/api/v1/rollouts", params={"run": run["id"]}).json()["items"]
     assert [completion["text"] for completion in group["completions"]] == ["z"]
     assert (run["last_step"], run["summary"]["best"]["reward/mean"]) == (3, {"value": 7.0, "step": 1})
@@ -234,7 +234,7 @@ def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_immediately(client
     assert only_run(client)["status"] == "stopped"
     late_response = send([metrics(2, reward=2)], first=2)  # it was only without a network
     assert (late_response.json()["status"], late_response.json()["stop"]) == ("stopped", True)
-    assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
+    assert fetch_values(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert client.delete(f"/api/v1/runs/{run}").status_code == 200
     assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
     assert send([metrics(3, reward=3)], first=3, run=None).status_code == 410
@@ -445,7 +445,7 @@ def test_many_processes_of_one_run_lose_nothing(client, send):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(session, range(4)))
     assert count(client, Run) == count(client, Experiment) == 1
-    values, _ = values_of(client, only_run(client), "reward/mean")
+    values, _ = fetch_values(client, only_run(client), "reward/mean")
     assert values == {n * 10 + first: float(n) for n in range(4) for first in range(1, 5)}
     assert not any(map(math.isnan, values.values()))
 

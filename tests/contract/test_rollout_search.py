@@ -304,13 +304,13 @@ def test_lift_ranks_phrases_that_became_more_frequent(client, database, run):
     assert by_right["items"][0]["phrase"] == "i have verified this"
 
 
-def rollout_of(database):
+def load_rollout_id(database):
     with database.sessions() as session:
         return stored_completions(session)[0].id
 
 
 def test_a_label_is_given_changed_and_removed_by_its_version(client, database, run):
-    path = f"/api/v1/rollouts/{rollout_of(database)}/labels"
+    path = f"/api/v1/rollouts/{load_rollout_id(database)}/labels"
     labels = client.post(path, json={"label": " hacked ", "note": "prints the tests"}).json()["items"]
     assert [(label["label"], label["note"], label["role"], label["version"]) for label in labels] == [
         ("hacked", "prints the tests", "operator", 1)
@@ -343,11 +343,11 @@ def test_a_label_is_given_changed_and_removed_by_its_version(client, database, r
     ],
 )
 def test_a_bad_label_is_refused(client, database, run, body):
-    assert client.post(f"/api/v1/rollouts/{rollout_of(database)}/labels", json=body).status_code == 422
+    assert client.post(f"/api/v1/rollouts/{load_rollout_id(database)}/labels", json=body).status_code == 422
 
 
 def test_labels_are_deleted_with_their_completion(client, database, run):
-    client.post(f"/api/v1/rollouts/{rollout_of(database)}/labels", json={"label": "good"})
+    client.post(f"/api/v1/rollouts/{load_rollout_id(database)}/labels", json={"label": "good"})
     with database.sessions.begin() as session:
         session.execute(text("DELETE FROM rollout_group"))
     with database.sessions() as session:

@@ -57,11 +57,11 @@ class Row:
     created: float
 
 
-def numbers(chance: random.Random) -> Any:
-    return chance.choice([*NUMBERS, *NONFINITE_VALUES])
+def numbers(rng: random.Random) -> Any:
+    return rng.choice([*NUMBERS, *NONFINITE_VALUES])
 
 
-def stored_rows(session, chance: random.Random, count: int) -> list[Row]:
+def stored_rows(session, rng: random.Random, count: int) -> list[Row]:
     """Store random runs and return them as rows for the evaluator."""
     for name in ("reward/mean", "eval/accuracy", "odd name"):
         session.add(MetricKey(name=name))
@@ -69,24 +69,22 @@ def stored_rows(session, chance: random.Random, count: int) -> list[Row]:
     rows = []
     for _ in range(count):
         last = {
-            name: numbers(chance)
-            for name in ("reward/mean", "eval/accuracy", "odd name")
-            if chance.random() < 0.6
+            name: numbers(rng) for name in ("reward/mean", "eval/accuracy", "odd name") if rng.random() < 0.6
         }
-        best = chance.choice([None, *NUMBERS])
-        lr = chance.choice(LEARNING_RATES)
+        best = rng.choice([None, *NUMBERS])
+        lr = rng.choice(LEARNING_RATES)
         row = Row(
             id="",
-            name=chance.choice(WORDS),
-            variant=chance.choice(["grpo", "dapo", ""]),
-            experiment=chance.choice([None, experiment.name]),
-            seed=chance.randint(0, 4),
-            tags=chance.sample(["old", "baseline", "a,b", ",", 'q"', "日本"], chance.randint(0, 3)),
-            verdict=chance.choice([None, "healthy", "collapsed", "never_learned", "inconclusive"]),
+            name=rng.choice(WORDS),
+            variant=rng.choice(["grpo", "dapo", ""]),
+            experiment=rng.choice([None, experiment.name]),
+            seed=rng.randint(0, 4),
+            tags=rng.sample(["old", "baseline", "a,b", ",", 'q"', "日本"], rng.randint(0, 3)),
+            verdict=rng.choice([None, "healthy", "collapsed", "never_learned", "inconclusive"]),
             lr=lr,
             last=last,
             best=best,
-            created=1_800_000_000.0 + chance.randint(-3, 3) * 43_200,
+            created=1_800_000_000.0 + rng.randint(-3, 3) * 43_200,
         )
         run = make_run(
             session,
@@ -114,7 +112,7 @@ def stored_rows(session, chance: random.Random, count: int) -> list[Row]:
 # A random query is a pair of its text and the function that returns whether a row matches.
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -130,7 +128,7 @@ def textual(field: str, get: Callable[[Row], str | None], words: list[str]):
             "~": lambda row: contains(get(row), word),
             "!~": lambda row: not contains(get(row), word),
         }[operator]
-        return f"{field} {operator} {quoted(word)}", matches
+        return f"{field} {operator} {quote_text(word)}", matches
 
     return st.builds(make, st.sampled_from(["=", "!=", "~", "!~"]), st.sampled_from(words))
 
@@ -159,7 +157,7 @@ def tagged(operator: str, tag: str):
         has_tag = any(row_tag == tag if "=" in operator else contains(row_tag, tag) for row_tag in row.tags)
         return has_tag != operator.startswith("!")
 
-    return f"tag {operator} {quoted(tag)}", matches
+    return f"tag {operator} {quote_text(tag)}", matches
 
 
 def created(operator: str, days: int):
@@ -181,7 +179,7 @@ def fixed(text: str, matches: Callable[[Row], bool]):
 
 
 def searched(word: str):
-    return quoted(word), lambda row: any(
+    return quote_text(word), lambda row: any(
         contains(field, word) for field in (row.name, row.variant, row.experiment)
     )
 
@@ -225,19 +223,21 @@ LEAVES = st.one_of(
 )
 
 
-def joined(word: str, parts):
+def join_conditions(connective: str, conditions):
     matches = {
-        "and": lambda row: all(matches_part(row) for _, matches_part in parts),
-        " ": lambda row: all(matches_part(row) for _, matches_part in parts),
-        "or": lambda row: any(matches_part(row) for _, matches_part in parts),
-    }[word]
-    return "(" + f" {word} ".join(text for text, _ in parts) + ")", matches
+        "and": lambda row: all(matches_part(row) for _, matches_part in conditions),
+        " ": lambda row: all(matches_part(row) for _, matches_part in conditions),
+        "or": lambda row: any(matches_part(row) for _, matches_part in conditions),
+    }[connective]
+    return "(" + f" {connective} ".join(text for text, _ in conditions) + ")", matches
 
 
 QUERIES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.builds(joined, st.sampled_from(["and", " ", "or"]), st.lists(inner, min_size=1, max_size=4)),
+        st.builds(
+            join_conditions, st.sampled_from(["and", " ", "or"]), st.lists(inner, min_size=1, max_size=4)
+        ),
         inner.map(lambda query: (f"not {query[0]}", lambda row: not query[1](row))),
         inner.map(lambda query: (f"NOT ( {query[0]})", lambda row: not query[1](row))),
     ),
@@ -340,14 +340,14 @@ def test_a_query_at_the_limits_of_length_and_depth_is_answered(session):
         " or ".join(['not lr = "x"'] * MAX_COMPARISONS),
         "(" * MAX_DEPTH + "seed = 0" + ")" * MAX_DEPTH,
         "not " * MAX_DEPTH + "seed = 0",
-        f"name ~ {quoted('%' * 1_900)}",
+        f"name ~ {quote_text('%' * 1_900)}",
         f"{'not ' * MAX_DEPTH}seed in ({','.join(['0'] * MAX_VALUES)})",
         f"lr not in ({','.join(['1'] * MAX_VALUES)})",
         f"tag in ({','.join(['1'] * MAX_VALUES)})",
         f"{'seed=0 or ' * (MAX_COMPARISONS - 16)}{'not (a ' * 15}tag in ({','.join(['1'] * 400)}){')' * 15}",
     ):
         session.scalars(matching(session, query)).all()
-    assert names(session, f"name ~ {quoted('%' * 50)}") == [run.name]
+    assert names(session, f"name ~ {quote_text('%' * 50)}") == [run.name]
     assert names(session, "name ~ %a") == []
 
 

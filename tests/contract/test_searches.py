@@ -39,7 +39,7 @@ def final_accuracy(config):
 
 
 @pytest.fixture
-def lab(client, database, settings):
+def manual_service(client, database, settings):
     """A service whose runs are trained by hand."""
 
     def begin(**fields):
@@ -91,11 +91,11 @@ def lab(client, database, settings):
     return SimpleNamespace(**locals())
 
 
-def test_a_search_tries_chooses_compares_and_ends(lab, client, database):
-    search = lab.begin()
+def test_a_search_tries_chooses_compares_and_ends(manual_service, client, database):
+    search = manual_service.begin()
     detail = client.get(f"/api/v1/experiments/{search}").json()
     assert detail["request"]["sweep"]["method"] == "search"
-    ended_search = lab.drive(search)
+    ended_search = manual_service.drive(search)
     assert (ended_search.status, ended_search.reason) == ("finished", "6 configurations were tried, as asked")
     assert [trial.number for trial in ended_search.trials] == [1, 2, 3, 4, 5, 6]
     assert all(trial.state == "finished" for trial in ended_search.trials)
@@ -112,13 +112,13 @@ def test_a_search_tries_chooses_compares_and_ends(lab, client, database):
     assert [trial.best for trial in ended_search.trials] == [
         max(list(values.values())[: k + 1]) for k in range(6)
     ]
-    assert lab.step(search) is False
+    assert manual_service.step(search) is False
 
 
-def test_decisions_depend_only_on_the_rows(lab, database):
+def test_decisions_depend_only_on_the_rows(manual_service, database):
     """The same values lead to the same configurations, regardless of the process and the number of calls."""
-    first = lab.drive(lab.begin(cells=14, seeds=[0]))
-    second = lab.drive(lab.begin(cells=14, seeds=[0]))
+    first = manual_service.drive(manual_service.begin(cells=14, seeds=[0]))
+    second = manual_service.drive(manual_service.begin(cells=14, seeds=[0]))
     assert [trial.values for trial in first.trials] == [trial.values for trial in second.trials]
     late_rates = [trial.values[0] for trial in first.trials[10:]]
     assert (
@@ -126,24 +126,24 @@ def test_decisions_depend_only_on_the_rows(lab, database):
     )  # the search follows the results
 
 
-def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(lab, database):
-    search = lab.begin(search=MEDIAN_PRUNING, cells=8)
+def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(manual_service, database):
+    search = manual_service.begin(search=MEDIAN_PRUNING, cells=8)
     for accuracy in (0.5, 0.6, 0.7):
-        [run] = lab.runs("queued")
-        lab.finish(run, accuracy)
-        assert lab.step(search)
-    [run] = lab.runs("queued")
-    lab.train(run, {0: 0.9, 5: 0.0})
-    assert lab.step(search)  # noted, but before the first rung
-    assert lab.runs("running")[0].requested_action == ""
-    lab.train(run, {10: 0.1})
-    assert lab.step(search)
-    assert lab.runs("running")[0].requested_action == "prune"
-    pruned_trial = lab.current(search).trials[3]
+        [run] = manual_service.runs("queued")
+        manual_service.finish(run, accuracy)
+        assert manual_service.step(search)
+    [run] = manual_service.runs("queued")
+    manual_service.train(run, {0: 0.9, 5: 0.0})
+    assert manual_service.step(search)  # noted, but before the first rung
+    assert manual_service.runs("running")[0].requested_action == ""
+    manual_service.train(run, {10: 0.1})
+    assert manual_service.step(search)
+    assert manual_service.runs("running")[0].requested_action == "prune"
+    pruned_trial = manual_service.current(search).trials[3]
     assert pruned_trial.reason == "eval/accuracy 0.1 at step 10 is behind the median of the finished runs"
     assert (pruned_trial.state, pruned_trial.counts) == ("running", False)
-    lab.train(run, {10: 0.1}, "stopped", requested_action="")
-    current_search = lab.current(search)
+    manual_service.train(run, {10: 0.1}, "stopped", requested_action="")
+    current_search = manual_service.current(search)
     assert current_search.trials[3].state == "pruned"
     assert current_search.steps_saved == pytest.approx(30 / 160)
     with database.sessions() as session:
@@ -153,25 +153,27 @@ def test_a_run_that_falls_behind_the_median_is_pruned_with_a_reason(lab, databas
         assert f"pruned: {pruned_trial.reason}" in messages.all()
 
 
-def test_halving_lets_the_best_third_continue(lab, database):
-    search = lab.begin(search={"pruner": "halving", "first_rung": 0.25, "max_active_runs": 9}, cells=9)
+def test_halving_lets_the_best_third_continue(manual_service, database):
+    search = manual_service.begin(
+        search={"pruner": "halving", "first_rung": 0.25, "max_active_runs": 9}, cells=9
+    )
     with database.sessions.begin() as session:
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu"))
     requested_actions = []
     for accuracy in (0.3, 0.5, 0.4, 0.6):
-        [run] = lab.runs("queued")
-        lab.train(run, {10: accuracy})
-        while lab.step(search):
+        [run] = manual_service.runs("queued")
+        manual_service.train(run, {10: accuracy})
+        while manual_service.step(search):
             pass
         requested_actions.append(
             next(
                 running_run.requested_action
-                for running_run in lab.runs("running")
+                for running_run in manual_service.runs("running")
                 if running_run.id == run.id
             )
         )
     assert requested_actions == ["", "", "prune", ""]  # the first one was alone at its rung
-    assert "behind the best third" in lab.current(search).trials[2].reason
+    assert "behind the best third" in manual_service.current(search).trials[2].reason
 
 
 @pytest.mark.parametrize(
@@ -185,47 +187,47 @@ def test_halving_lets_the_best_third_continue(lab, database):
         (None, None, False),
     ],
 )
-def test_a_run_with_a_bad_verdict_is_pruned(lab, verdict, step, is_pruned):
-    search = lab.begin(search={"pruner": "none"})
-    [run] = lab.runs("queued")
-    lab.train(run, {}, verdict=verdict, judged_step=step)
-    lab.step(search)
-    assert (lab.runs("running")[0].requested_action == "prune") is is_pruned
+def test_a_run_with_a_bad_verdict_is_pruned(manual_service, verdict, step, is_pruned):
+    search = manual_service.begin(search={"pruner": "none"})
+    [run] = manual_service.runs("queued")
+    manual_service.train(run, {}, verdict=verdict, judged_step=step)
+    manual_service.step(search)
+    assert (manual_service.runs("running")[0].requested_action == "prune") is is_pruned
 
 
 @pytest.mark.parametrize("status", ["queued", "paused"])
-def test_a_queued_run_is_pruned_immediately_and_can_be_resumed(lab, client, status):
-    search = lab.begin(search={"pruner": "none"})
-    [run] = lab.runs("queued")
-    lab.train(run, {10: 0.4}, status, verdict="collapsed", judged_step=10)
-    assert lab.step(search)
-    [stopped_run] = lab.runs("stopped")
+def test_a_queued_run_is_pruned_immediately_and_can_be_resumed(manual_service, client, status):
+    search = manual_service.begin(search={"pruner": "none"})
+    [run] = manual_service.runs("queued")
+    manual_service.train(run, {10: 0.4}, status, verdict="collapsed", judged_step=10)
+    assert manual_service.step(search)
+    [stopped_run] = manual_service.runs("stopped")
     assert stopped_run.reason == "pruned by its search"
     assert client.post(f"/api/v1/runs/{run.id}/resume").is_success
-    lab.step(search)
-    assert lab.current(search).trials[0].state == "queued"  # it is not pruned again
+    manual_service.step(search)
+    assert manual_service.current(search).trials[0].state == "queued"  # it is not pruned again
 
 
-def test_more_runs_are_queued_only_if_a_slot_is_free(lab, database):
-    search = lab.begin(search={"max_active_runs": 2})
-    assert lab.step(search) is False  # the first one waits
-    [first] = lab.runs("queued")
-    lab.train(first, {})
-    assert lab.step(search) is False  # no slot is free
+def test_more_runs_are_queued_only_if_a_slot_is_free(manual_service, database):
+    search = manual_service.begin(search={"max_active_runs": 2})
+    assert manual_service.step(search) is False  # the first one waits
+    [first] = manual_service.runs("queued")
+    manual_service.train(first, {})
+    assert manual_service.step(search) is False  # no slot is free
     with database.sessions.begin() as session:
         session.add(Worker(id="w", host="h", pid=1, slot=0, device="cpu"))
-    assert lab.step(search)
-    [second] = lab.runs("queued")
-    lab.train(second, {})
-    assert lab.step(search) is False  # two at once, as configured
-    lab.finish(first)
-    assert lab.step(search)
+    assert manual_service.step(search)
+    [second] = manual_service.runs("queued")
+    manual_service.train(second, {})
+    assert manual_service.step(search) is False  # two at once, as configured
+    manual_service.finish(first)
+    assert manual_service.step(search)
 
 
-def test_two_concurrent_decisions_queue_one_run(lab, database, settings, monkeypatch):
+def test_two_concurrent_decisions_queue_one_run(manual_service, database, settings, monkeypatch):
     """The second decision was based on older rows, so it is dropped."""
-    search = lab.begin()
-    lab.finish(lab.runs("queued")[0])
+    search = manual_service.begin()
+    manual_service.finish(manual_service.runs("queued")[0])
     original_next_step = advancing._next_step
 
     def rival(*arguments):
@@ -236,7 +238,7 @@ def test_two_concurrent_decisions_queue_one_run(lab, database, settings, monkeyp
 
     monkeypatch.setattr(advancing, "_next_step", rival)
     assert advance(database.sessions, settings, search) is False
-    assert len(lab.runs("queued")) == 1
+    assert len(manual_service.runs("queued")) == 1
     assert count(database, SearchTrial) == 2
 
 
@@ -244,10 +246,10 @@ class Killed(BaseException):
     """Simulated end of the process."""
 
 
-def test_a_kill_at_any_write_loses_and_duplicates_nothing(lab, database):
+def test_a_kill_at_any_write_loses_and_duplicates_nothing(manual_service, database):
     """The process dies at the n-th statement of a step, for every n, and the search ends as without kills."""
-    expected = lab.drive(lab.begin(cells=4, seeds=[0, 1], search={"top": 2}))
-    search = lab.begin(cells=4, seeds=[0, 1], search={"top": 2})
+    expected = manual_service.drive(manual_service.begin(cells=4, seeds=[0, 1], search={"top": 2}))
+    search = manual_service.begin(cells=4, seeds=[0, 1], search={"top": 2})
     limits = {"statements": math.inf}
 
     def die(*_args):
@@ -263,22 +265,22 @@ def test_a_kill_at_any_write_loses_and_duplicates_nothing(lab, database):
             while True:
                 limits["statements"] = allowed_statements
                 try:
-                    has_advanced = lab.step(search)
+                    has_advanced = manual_service.step(search)
                     break
                 except Killed:
                     kills += 1
                     allowed_statements += 1
             limits["statements"] = math.inf
-            queued_runs = lab.runs("queued")
+            queued_runs = manual_service.runs("queued")
             if queued_runs:
-                lab.finish(queued_runs[0])
+                manual_service.finish(queued_runs[0])
             elif not has_advanced:
                 break
     finally:
         limits["statements"] = math.inf
         event.remove(database.engine, "before_cursor_execute", die)
     assert kills > 50
-    ended_search = lab.current(search)
+    ended_search = manual_service.current(search)
     assert ended_search.status == "finished"
     assert [(trial.values, trial.value) for trial in ended_search.trials] == [
         (trial.values, trial.value) for trial in expected.trials
@@ -286,9 +288,9 @@ def test_a_kill_at_any_write_loses_and_duplicates_nothing(lab, database):
     assert ended_search.finalists == expected.finalists
 
 
-def test_configurations_that_cannot_run_are_skipped_with_a_reason(lab):
+def test_configurations_that_cannot_run_are_skipped_with_a_reason(manual_service):
     knob = {"path": "optimizer.lr", "values": [1e-3, -1.0, 1e-4]}
-    ended_search = lab.drive(lab.begin(knobs=[knob], cells=3, seeds=[0]))
+    ended_search = manual_service.drive(manual_service.begin(knobs=[knob], cells=3, seeds=[0]))
     refused_trials = [trial for trial in ended_search.trials if trial.state == "refused"]
     assert [trial.values for trial in refused_trials] == [[-1.0]]
     assert "got -1.0" in refused_trials[0].reason
@@ -296,15 +298,15 @@ def test_configurations_that_cannot_run_are_skipped_with_a_reason(lab):
     assert ended_search.status == "finished"
 
 
-def test_if_all_runs_fail_the_search_ends_with_a_reason(lab):
-    search = lab.begin(cells=20)
+def test_if_all_runs_fail_the_search_ends_with_a_reason(manual_service):
+    search = manual_service.begin(cells=20)
     for _ in range(40):
-        if lab.current(search).status == "finished":
+        if manual_service.current(search).status == "finished":
             break
-        if not lab.step(search):
-            [run] = lab.runs("queued")
-            lab.train(run, {}, "failed", reason="out of memory")
-    ended_search = lab.current(search)
+        if not manual_service.step(search):
+            [run] = manual_service.runs("queued")
+            manual_service.train(run, {}, "failed", reason="out of memory")
+    ended_search = manual_service.current(search)
     assert len(ended_search.trials) == 5
     assert ended_search.reason == (
         "none of the first 5 runs has a value of eval/accuracy: out of memory; no configuration has a value"
@@ -312,44 +314,44 @@ def test_if_all_runs_fail_the_search_ends_with_a_reason(lab):
     assert (ended_search.best, ended_search.finalists, ended_search.verdict) == (None, [], "")
 
 
-def test_nonfinite_or_missing_values_never_win(lab):
-    search = lab.begin(cells=4, seeds=[0, 1], search={"top": 4})
+def test_nonfinite_or_missing_values_never_win(manual_service):
+    search = manual_service.begin(cells=4, seeds=[0, 1], search={"top": 4})
     values = [{40: float("nan")}, {40: float("inf")}, {}, {40: 0.2}]
     for number, reports in enumerate(values):
-        lab.train(lab.runs("queued")[-1], reports, "finished")
-        lab.step(search)
-        assert len(lab.current(search).trials) == min(4, number + 2)
-    ended_search = lab.drive(search)
+        manual_service.train(manual_service.runs("queued")[-1], reports, "finished")
+        manual_service.step(search)
+        assert len(manual_service.current(search).trials) == min(4, number + 2)
+    ended_search = manual_service.drive(search)
     assert [trial.state for trial in ended_search.trials] == ["no value", "no value", "no value", "finished"]
     assert [finalist.number for finalist in ended_search.finalists] == [4]
 
 
-def test_a_search_is_stopped_with_its_runs(lab, client):
-    search = lab.begin()
-    [run] = lab.runs("queued")
-    lab.train(run, {10: 0.5})
+def test_a_search_is_stopped_with_its_runs(manual_service, client):
+    search = manual_service.begin()
+    [run] = manual_service.runs("queued")
+    manual_service.train(run, {10: 0.5})
     response = client.post(f"/api/v1/searches/{search}/stop")
     assert (response.status_code, response.json()["status"]) == (200, "stopped")
-    assert lab.runs("running")[0].requested_action == "stop"
-    assert lab.step(search) is False
+    assert manual_service.runs("running")[0].requested_action == "stop"
+    assert manual_service.step(search) is False
     second_response = client.post(f"/api/v1/searches/{search}/stop")
     assert (second_response.status_code, second_response.json()["detail"]) == (409, "this search has stopped")
 
 
 @pytest.mark.parametrize("hours", [4.9, 6.5])
-def test_the_budget_leaves_room_for_the_additional_seeds(lab, database, hours):
+def test_the_budget_leaves_room_for_the_additional_seeds(manual_service, database, hours):
     """With runs of an hour, two configurations and two of their additional seeds fit into five hours."""
-    search = lab.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
+    search = manual_service.begin(cells=9, seeds=[0, 1], search={"hours": hours, "top": 2})
     for _ in range(60):
-        has_advanced = lab.step(search)
-        queued_runs = lab.runs("queued")
+        has_advanced = manual_service.step(search)
+        queued_runs = manual_service.runs("queued")
         if not queued_runs and not has_advanced:
             break
         for run in queued_runs[:1]:
-            lab.finish(run)
+            manual_service.finish(run)
             with database.sessions.begin() as session:
                 session.execute(update(Attempt).values(ended_at=Attempt.started_at + 3600))
-    ended_search = lab.current(search)
+    ended_search = manual_service.current(search)
     assert ended_search.status == "finished"
     assert ended_search.hours <= hours
     assert "does not fit into" in ended_search.reason
@@ -397,30 +399,30 @@ def test_an_impossible_search_is_refused_at_its_field(client, database, route, f
     assert count(database, Experiment) == 0
 
 
-def test_a_search_that_this_version_cannot_read_ends_with_a_reason(lab, database, settings):
-    search = lab.begin(seeds=[0])
-    lab.finish(lab.runs("queued")[0])
+def test_a_search_that_this_version_cannot_read_ends_with_a_reason(manual_service, database, settings):
+    search = manual_service.begin(seeds=[0])
+    manual_service.finish(manual_service.runs("queued")[0])
     with database.sessions.begin() as session:
         row = session.get_one(Experiment, search)
         row.request = row.request | {"variants": [{"name": "grpo", "preset": "of another version"}]}
     Reconciler(settings, database.sessions).run_once()
-    ended_search = lab.current(search)
+    ended_search = manual_service.current(search)
     assert ended_search.status == "finished"
     assert ended_search.reason.startswith("its values cannot be read any more: ")
 
 
 def test_a_budget_counts_every_gpu_of_a_run_before_one_has_finished(
-    lab, client, database, settings, monkeypatch
+    manual_service, client, database, settings, monkeypatch
 ):
     monkeypatch.setattr(budget, "estimate_duration", lambda *_: SimpleNamespace(high=3600.0))
     with database.sessions.begin() as session:
         session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cuda:0", stats={}))
-    search = lab.begin(
+    search = manual_service.begin(
         search={"hours": 16.0, "max_active_runs": 4}, base={"resources": {"devices": 8}}, seeds=[0]
     )
-    for run in lab.runs("queued"):
-        lab.train(run, {10: 0.5})
-    while lab.step(search):
-        for run in lab.runs("queued"):
-            lab.train(run, {10: 0.5})
-    assert len(lab.runs()) == 2  # eight GPUs for an hour each
+    for run in manual_service.runs("queued"):
+        manual_service.train(run, {10: 0.5})
+    while manual_service.step(search):
+        for run in manual_service.runs("queued"):
+            manual_service.train(run, {10: 0.5})
+    assert len(manual_service.runs()) == 2  # eight GPUs for an hour each

@@ -24,15 +24,15 @@ def trained(database):
     return run
 
 
-def ask(client, run, tag="", **params):
+def request_series(client, run, tag="", **params):
     params = {"runs": run.id, "metrics": "loss/total", **params}
     return client.get("/api/v1/series", params=params, headers={"If-None-Match": tag} if tag else {})
 
 
 def test_a_reader_with_the_current_response_gets_not_modified(client, trained):
-    first_response = ask(client, trained)
+    first_response = request_series(client, trained)
     assert first_response.headers["cache-control"] == "private, no-cache"
-    second_response = ask(client, trained, tag=f'"other", W/{first_response.headers["etag"]}')
+    second_response = request_series(client, trained, tag=f'"other", W/{first_response.headers["etag"]}')
     assert (second_response.status_code, second_response.content) == (304, b"")
     assert second_response.headers["etag"] == first_response.headers["etag"]
 
@@ -40,18 +40,18 @@ def test_a_reader_with_the_current_response_gets_not_modified(client, trained):
 def test_a_new_point_of_the_run_or_its_parent_changes_the_tag(client, database, trained):
     with database.sessions.begin() as session:
         fork = make_run(session, name="fork", parent_run=trained.id, fork_step=10, steps=20)
-    tags = {ask(client, fork).headers["etag"]}
+    tags = {request_series(client, fork).headers["etag"]}
     for changed_run in (fork, trained):
         with database.sessions.begin() as session:
             write_metric(session, changed_run, "loss/total", {5000: 7.0})
-        tags.add(ask(client, fork).headers["etag"])
+        tags.add(request_series(client, fork).headers["etag"])
     assert len(tags) == 3
 
 
 @pytest.mark.parametrize("x", ["step", "wall"])
 def test_the_compact_response_has_the_same_content(client, trained, x):
     full_series, compact_series = (
-        ask(client, trained, x=x, compact=compact, smoothing=0.5).json()["series"][0]
+        request_series(client, trained, x=x, compact=compact, smoothing=0.5).json()["series"][0]
         for compact in (False, True)
     )
     assert np.cumsum(compact_series["steps"]).tolist() == full_series["steps"]
@@ -68,7 +68,7 @@ def test_a_response_is_compressed_in_an_accepted_encoding(client, trained, accep
     with client.stream("GET", "/api/v1/series", params=params, headers=headers) as response:
         assert response.headers.get("content-encoding") == encoding
         sent_bytes = sum(map(len, response.iter_raw()))
-    uncompressed = ask(client, trained).content
+    uncompressed = request_series(client, trained).content
     assert sent_bytes == len(uncompressed) if encoding is None else sent_bytes < len(uncompressed) / 2
 
 

@@ -70,7 +70,7 @@ def test_a_run_without_a_logged_budget_is_counted_by_its_marks_and_says_so(clien
         MadeGroup(completions=(WRONG_COMPLETION, WRONG_COMPLETION), prompt_index=0, kind="eval"),
     ]
     with database.sessions.begin() as session:
-        write_groups(session, pack_groups(run.id, 3, 1, groups[:2], counted=groups[2:]))
+        write_groups(session, pack_groups(run.id, 3, 1, groups[:2], counted_groups=groups[2:]))
     [run_budget] = budget(client, run, bins=10)
     assert run_budget["source"] == "rollouts"
     assert dict(zip(run_budget["parts"], run_budget["totals"]["completions"], strict=True)) == {

@@ -38,17 +38,17 @@ def token_bytes(database, run):
         return {step: int(size) for step, size in session.execute(query)}
 
 
-def apply_budgets(database, monkeypatch, *, of_run=0, of_all=0):
+def apply_budgets(database, monkeypatch, *, run_bytes=0, total_bytes=0):
     """Apply the budgets once, in bytes."""
     budget = TokenBudget(Settings(), database.sessions)
-    monkeypatch.setattr(budget, "_of_run", of_run)
-    monkeypatch.setattr(budget, "_of_all", of_all)
+    monkeypatch.setattr(budget, "_of_run", run_bytes)
+    monkeypatch.setattr(budget, "_of_all", total_bytes)
     for _ in budget.sweep():
         pass
     return budget
 
 
-def values_of(database, run):
+def load_value_names(database, run):
     """Return the names of the values at each step that has tokens."""
     query = select(RolloutGroup.step, RolloutTokens.data).join(
         RolloutTokens, RolloutTokens.group_id == RolloutGroup.id
@@ -77,22 +77,22 @@ def stripped_size(database, run):
 def test_values_that_only_colour_tokens_are_removed_first_from_the_oldest_step_on(database, run, monkeypatch):
     bytes_before = token_bytes(database, run)
     freed = bytes_before[1] - stripped_size(database, run)
-    apply_budgets(database, monkeypatch, of_run=sum(bytes_before.values()) - freed - 1)
-    value_names = values_of(database, run)
+    apply_budgets(database, monkeypatch, run_bytes=sum(bytes_before.values()) - freed - 1)
+    value_names = load_value_names(database, run)
     assert value_names == {1: ["logprob"], 2: ["logprob"]} | {
         step: ["entropy", "logprob"] for step in (3, 4, 5, 6)
     }
     assert len(messages(database, run)) == 1
     assert "removed values that colour tokens up to step 2 to keep" in messages(database, run)[0]
     bytes_after = token_bytes(database, run)
-    apply_budgets(database, monkeypatch, of_run=sum(bytes_after.values()))
+    apply_budgets(database, monkeypatch, run_bytes=sum(bytes_after.values()))
     assert (token_bytes(database, run), len(messages(database, run))) == (bytes_after, 1)
 
 
 def test_tokens_are_removed_next_except_for_the_latest_step(client, database, run, monkeypatch):
-    apply_budgets(database, monkeypatch, of_run=1)
+    apply_budgets(database, monkeypatch, run_bytes=1)
     assert list(token_bytes(database, run)) == [STEP_COUNT]
-    assert values_of(database, run)[STEP_COUNT] == ["entropy", "logprob"]
+    assert load_value_names(database, run)[STEP_COUNT] == ["entropy", "logprob"]
     (group,) = client.get("/api/v1/rollouts", params={"run": run.id, "step": 2}).json()["items"]
     document = client.get(f"/api/v1/rollouts/{group['completions'][0]['id']}/tokens").json()
     assert document["tokens"] == []
@@ -111,11 +111,11 @@ def test_over_the_budget_of_the_installation_the_largest_run_is_reduced(database
         make_group(session, small_run, step=2)
     bytes_before = token_bytes(database, small_run)
     total = sum(bytes_before.values()) + sum(token_bytes(database, run).values())
-    apply_budgets(database, monkeypatch, of_all=total - 1)
+    apply_budgets(database, monkeypatch, total_bytes=total - 1)
     assert token_bytes(database, small_run) == bytes_before
-    assert values_of(database, run)[1] == ["logprob"]
+    assert load_value_names(database, run)[1] == ["logprob"]
     assert "of the installation within" in messages(database, run)[0]
-    apply_budgets(database, monkeypatch, of_all=1)
+    apply_budgets(database, monkeypatch, total_bytes=1)
     assert list(token_bytes(database, run)) == [STEP_COUNT]
     assert list(token_bytes(database, small_run)) == [2]
 
@@ -128,7 +128,7 @@ def test_an_interrupted_reduction_continues_and_is_reported_once(database, run, 
         next(sweep)
     del sweep
     assert messages(database, run) == []
-    apply_budgets(database, monkeypatch, of_run=1)
+    apply_budgets(database, monkeypatch, run_bytes=1)
     assert list(token_bytes(database, run)) == [STEP_COUNT]
     assert len(messages(database, run)) == 1
 
@@ -153,12 +153,12 @@ def test_a_damaged_frame_is_removed_with_the_tokens_and_does_not_block_the_budge
         session.execute(update(RolloutTokens).where(RolloutTokens.group_id.in_(ids)).values(data=data))
     size = sum(token_bytes(database, run).values())
     for _ in range(2):
-        apply_budgets(database, monkeypatch, of_run=size - 1)
+        apply_budgets(database, monkeypatch, run_bytes=size - 1)
     assert 1 in token_bytes(database, run)  # removing the values of a later step was enough
     [damage, removed] = messages(database, run)
     assert damage.startswith("the tokens of 1 group at step 1 are damaged and stay until")
     assert "values that colour tokens up to step 2" in removed
-    apply_budgets(database, monkeypatch, of_run=1, of_all=1)
+    apply_budgets(database, monkeypatch, run_bytes=1, total_bytes=1)
     assert list(token_bytes(database, run)) == list(token_bytes(database, other_run)) == [STEP_COUNT]
     assert sum("are damaged" in message for message in messages(database, run)) == 1
 

@@ -11,25 +11,25 @@ from backend.metrics.store import write_points
 from backend.runs.deletion import continue_deletions
 from backend.service.maintenance.reconciler import Reconciler
 from backend.storage.models import Checkpoint, Experiment, Run, Trial
-from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import change_series, healthy
 from tests.factories import make_attempt, make_checkpoint, make_run
 
 HEALTHY_LOG = healthy()
-COLLAPSED_LOG = broken(
-    broken(HEALTHY_LOG, 70, policy__entropy=lambda values: values * 4),
+COLLAPSED_LOG = change_series(
+    change_series(HEALTHY_LOG, 70, policy__entropy=lambda values: values * 4),
     75,
     reward__accuracy=lambda values: values * 0.05,
 )
 RUN_CONFIG = {"steps": 120, "checkpointing": {"every": 20}, "evaluation": {"every": 0}}
 
 
-def store_log(session, run, log, after=0):
+def store_log(session, run, log, after_step=0):
     """Store the steps of a log after the given one, as a run that has ended."""
-    make_attempt(session, run, 1, from_step=after or -1)
+    make_attempt(session, run, 1, from_step=after_step or -1)
     points = {}
     for name, series in log.series.items():
         for step, metric_value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
-            if step > after:
+            if step > after_step:
                 points.setdefault(step, {})[name] = metric_value
     write_points(session, run.id, 1, sorted(points.items()))
     run.last_step, run.attempt = max(points, default=0), 1
@@ -44,7 +44,7 @@ def make_broken_run(database, settings):
         with database.sessions.begin() as session:
             columns = {"name": "broken", "seed": 3, "status": "finished", "config": config} | fields
             run = make_run(session, **columns)
-            store_log(session, run, log, after=fields.get("fork_step") or 0)
+            store_log(session, run, log, after_step=fields.get("fork_step") or 0)
             for step in checkpoints:
                 make_checkpoint(session, run, settings.state_dir, step=step)
         return run
@@ -61,7 +61,7 @@ def start_trial(client, run, key="", **body):
     return client.post(f"/api/v1/runs/{run.id}/trials", json=body, headers=headers)
 
 
-def runs_of(database, trial):
+def load_runs(database, trial):
     with database.sessions() as session:
         query = select(Run).where(Run.experiment_id == trial["experiment"]).order_by(Run.id)
         return session.scalars(query).all()
@@ -71,17 +71,17 @@ def finish_run(database, run, log=HEALTHY_LOG, status="finished"):
     """End a run of a trial with its inherited log and a new log."""
     with database.sessions.begin() as session:
         run = session.get_one(Run, run.id)
-        store_log(session, run, log, after=run.fork_step or 0)
+        store_log(session, run, log, after_step=run.fork_step or 0)
         run.status = status
         run.finished_at = 1.0
 
 
-def trial_of(client, run):
+def fetch_trial(client, run):
     (trial,) = client.get("/api/v1/trials", params={"run": run.id}).json()["items"]
     return trial
 
 
-def arms_of(trial):
+def index_arms(trial):
     return {arm["name"]: arm for arm in trial["verdict"]["arms"]}
 
 
@@ -187,7 +187,7 @@ def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, data
     run = make_broken_run(config=RUN_CONFIG | {"stop_rules": rules})
     trial = start_trial(client, run, seeds=1).json()
     rule_types = [
-        [rule["type"] for rule in trial_run.config["stop_rules"]] for trial_run in runs_of(database, trial)
+        [rule["type"] for rule in trial_run.config["stop_rules"]] for trial_run in load_runs(database, trial)
     ]
     assert rule_types == [["non_finite"]] * 3
     response = start_trial(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
@@ -199,7 +199,7 @@ def test_a_trial_is_one_experiment_of_forks_with_additional_seeds(client, databa
     response = start_trial(client, run, seeds=2)
     assert response.status_code == 201, response.text
     TrialItem.model_validate(trial := response.json())
-    rows = runs_of(database, trial)
+    rows = load_runs(database, trial)
     assert [(trial_run.variant, trial_run.seed) for trial_run in rows] == [
         ("repeat", 3),
         ("no change", 4),
@@ -248,10 +248,10 @@ def test_the_same_key_starts_one_trial_for_concurrent_requests(client, database,
 def test_a_remedy_that_helps_is_reported_with_its_p_value(client, database, make_broken_run, settings):
     run = make_broken_run()
     trial = start_trial(client, run).json()
-    for trial_run in runs_of(database, trial):
+    for trial_run in load_runs(database, trial):
         finish_run(database, trial_run, HEALTHY_LOG if trial_run.variant == "remedy" else COLLAPSED_LOG)
     Reconciler(settings, database.sessions).run_once()
-    trial_json = trial_of(client, run)
+    trial_json = fetch_trial(client, run)
     assert trial_json["judged_at"] is not None
     verdict = trial_json["verdict"]
     assert verdict["sentences"][0] == (
@@ -260,7 +260,7 @@ def test_a_remedy_that_helps_is_reported_with_its_p_value(client, database, make
     )
     assert verdict["sentences"][1].startswith("reward/accuracy ended at 0.6")
     arm_runs = "".join(
-        ",".join(run.id for run in runs_of(database, trial) if run.variant == arm) + ";"
+        ",".join(run.id for run in load_runs(database, trial) if run.variant == arm) + ";"
         for arm in ("no change", "remedy")
     )
     matrix = client.get(
@@ -269,7 +269,7 @@ def test_a_remedy_that_helps_is_reported_with_its_p_value(client, database, make
     goal_ends = [row["cells"]["reward/accuracy:final"]["mean"] for row in matrix["rows"]]
     assert [arm["goal_end"] for arm in verdict["arms"]] == pytest.approx(goal_ends)
     assert verdict["repeat"]["state"] == "repeats"
-    assert arms_of(trial_json)["remedy"]["p"] == pytest.approx(1 / 252)
+    assert index_arms(trial_json)["remedy"]["p"] == pytest.approx(1 / 252)
     events = client.get(f"/api/v1/runs/{run.id}/events").json()["items"]
     assert [event["message"] for event in events][1:] == verdict["sentences"][:1]
 
@@ -287,19 +287,19 @@ def test_remedies_are_tried_one_by_one_until_one_helps(
     trial = start_trial(client, run, **body).json()
     reconciler = Reconciler(settings, database.sessions)
     for variants, log in (({"repeat", "no change", "first"}, COLLAPSED_LOG), ({"second"}, HEALTHY_LOG)):
-        queued_runs = [trial_run for trial_run in runs_of(database, trial) if trial_run.status == "queued"]
+        queued_runs = [trial_run for trial_run in load_runs(database, trial) if trial_run.status == "queued"]
         assert {trial_run.variant for trial_run in queued_runs} == variants
-        assert not trial_of(client, run)["verdict"]["complete"]
+        assert not fetch_trial(client, run)["verdict"]["complete"]
         for trial_run in queued_runs:
             finish_run(database, trial_run, log)
         reconciler.run_once()
-    shown_trial = trial_of(client, run)
+    shown_trial = fetch_trial(client, run)
     assert shown_trial["judged_at"] is not None
     assert "2 of 2 runs stayed healthy with “second”: it heals." in shown_trial["verdict"]["sentences"]
     assert [(arm["name"], arm["is_pending"]) for arm in shown_trial["verdict"]["arms"]][1:] == [
         ("first", False), ("second", False), ("third", True)
     ]  # fmt: skip
-    configs = {trial_run.variant: trial_run.config for trial_run in runs_of(database, trial)}
+    configs = {trial_run.variant: trial_run.config for trial_run in load_runs(database, trial)}
     assert (configs["second"]["optimizer"]["lr"], configs["second"]["steps"]) == (5e-5, trial["steps"])
 
 
@@ -309,29 +309,29 @@ def test_a_next_remedy_whose_checkpoint_is_gone_ends_the_trial_with_a_reason(
     run = make_broken_run()
     arms = [{"name": name, "changes": {"optimizer.lr": rate}} for name, rate in (("a", 1e-4), ("b", 1e-5))]
     trial = start_trial(client, run, arms=arms, seeds=1, one_by_one=True).json()
-    for trial_run in runs_of(database, trial):
+    for trial_run in load_runs(database, trial):
         finish_run(database, trial_run, COLLAPSED_LOG)
     with database.sessions.begin() as session:
         session.execute(delete(Checkpoint).where(Checkpoint.run_id == run.id))
     assert settle_trial(database.sessions, settings, trial["id"])
     assert "The next remedy could not be tried: the checkpoint of step 60 was removed" in " ".join(
-        trial_of(client, run)["verdict"]["sentences"]
+        fetch_trial(client, run)["verdict"]["sentences"]
     )
 
 
 def test_a_remedy_that_does_not_help_is_reported(client, database, make_broken_run, settings):
     run = make_broken_run()
     trial = start_trial(client, run).json()
-    worse = broken(COLLAPSED_LOG, 75, reward__accuracy=lambda values: values * 0)
+    worse = change_series(COLLAPSED_LOG, 75, reward__accuracy=lambda values: values * 0)
     spared_count = 0
-    for trial_run in runs_of(database, trial):
+    for trial_run in load_runs(database, trial):
         if trial_run.variant == "remedy" and not spared_count:
             spared_count = 1
             finish_run(database, trial_run, HEALTHY_LOG)
         else:
             finish_run(database, trial_run, worse if trial_run.variant == "remedy" else COLLAPSED_LOG)
     assert settle_trial(database.sessions, settings, trial["id"])
-    sentences = trial_of(client, run)["verdict"]["sentences"]
+    sentences = fetch_trial(client, run)["verdict"]["sentences"]
     assert sentences[0] == (
         "No evidence that it helps: the collapse recurred in 5 of 5 runs without change and in 4 of 5 with "
         "the remedy (Fisher's exact test, one-sided p = .50)."
@@ -341,9 +341,9 @@ def test_a_remedy_that_does_not_help_is_reported(client, database, make_broken_r
 def test_a_collapse_that_does_not_recur_without_change_is_inconclusive(client, database, make_broken_run):
     run = make_broken_run()
     trial = start_trial(client, run, seeds=2).json()
-    for trial_run in runs_of(database, trial):
+    for trial_run in load_runs(database, trial):
         finish_run(database, trial_run, HEALTHY_LOG)
-    verdict = trial_of(client, run)["verdict"]
+    verdict = fetch_trial(client, run)["verdict"]
     assert verdict["sentences"][0].startswith(
         "The collapse did not recur without change (0 of 2 runs; 0 of 2"
     )
@@ -355,7 +355,7 @@ def test_a_collapse_that_does_not_recur_without_change_is_inconclusive(client, d
 def test_failed_stopped_or_deleted_runs_are_counted_separately(client, database, make_broken_run, settings):
     run = make_broken_run()
     trial = start_trial(client, run, seeds=5).json()
-    rows = runs_of(database, trial)
+    rows = load_runs(database, trial)
     control = [trial_run for trial_run in rows if trial_run.variant == "no change"]
     finish_run(database, control[0], COLLAPSED_LOG, status="failed")  # it fell before that
     finish_run(database, control[1], healthy(62), status="failed")
@@ -365,8 +365,8 @@ def test_failed_stopped_or_deleted_runs_are_counted_separately(client, database,
     continue_deletions(database.sessions, settings, seconds=10)
     for trial_run in [*[row for row in rows if row.variant != "no change"], control[4]]:
         finish_run(database, trial_run, COLLAPSED_LOG)
-    trial_json = trial_of(client, run)
-    counts = arms_of(trial_json)["no change"]
+    trial_json = fetch_trial(client, run)
+    counts = index_arms(trial_json)["no change"]
     names = ("planned", "waiting", "recurred", "spared", "unjudged", "failed", "stopped", "deleted")
     assert [counts[name] for name in names] == [5, 0, 2, 0, 0, 1, 1, 1]
     assert trial_json["verdict"]["complete"]
@@ -376,13 +376,13 @@ def test_failed_stopped_or_deleted_runs_are_counted_separately(client, database,
 def test_a_trial_waits_until_all_runs_have_ended(client, database, make_broken_run, settings):
     run = make_broken_run()
     trial = start_trial(client, run, seeds=1).json()
-    *earlier_runs, last_run = runs_of(database, trial)
+    *earlier_runs, last_run = load_runs(database, trial)
     for trial_run in earlier_runs:
         finish_run(database, trial_run, COLLAPSED_LOG)
     with database.sessions() as session:
         assert due_trials(session) == []
     assert not settle_trial(database.sessions, settings, trial["id"])
-    verdict = trial_of(client, run)["verdict"]
+    verdict = fetch_trial(client, run)["verdict"]
     assert (verdict["complete"], verdict["arms"][1]["p"]) == (False, None)
     assert verdict["sentences"][0].startswith("So far: 1 of 1 runs without change have ended and 0 of 1")
     finish_run(database, last_run, COLLAPSED_LOG)
@@ -398,16 +398,16 @@ def test_a_verdict_outlives_its_runs_and_is_deleted_with_the_run_that_it_is_abou
 ):
     run = make_broken_run()
     trial = start_trial(client, run, seeds=1).json()
-    rows = runs_of(database, trial)
+    rows = load_runs(database, trial)
     for trial_run in rows:
         finish_run(database, trial_run, COLLAPSED_LOG)
     assert settle_trial(database.sessions, settings, trial["id"])
-    verdict_before = trial_of(client, run)["verdict"]
+    verdict_before = fetch_trial(client, run)["verdict"]
     for trial_run in rows:
         client.delete(f"/api/v1/runs/{trial_run.id}")
     assert client.delete("/api/v1/runs", params={"forever": True}).status_code == 202
     continue_deletions(database.sessions, settings, seconds=10)
-    trial_json = trial_of(client, run)
+    trial_json = fetch_trial(client, run)
     assert (trial_json["experiment"], trial_json["verdict"]) == (None, verdict_before)
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Experiment)) == 0

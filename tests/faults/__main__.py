@@ -24,7 +24,7 @@ from tests.faults.campaign import Round, play
 from tests.faults.chaos import WEIGHT_BY_FAULT, plan
 from tests.faults.deaths import die_at, discover, is_certain
 from tests.faults.disks import reason_without_disks
-from tests.faults.plant import Kind, Plant
+from tests.faults.plant import FaultyInstallation, Kind
 from tests.faults.processes import warm_parent
 from tests.faults.reboots import reboot
 from tests.faults.service_deaths import kill_service
@@ -79,7 +79,7 @@ def _storms(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
             return
         if missing_kills[kind.database] <= 0:
             continue
-        with Plant(kind, warm) as installation:
+        with FaultyInstallation(kind, warm) as installation:
             for number_of_round in range(ROUND_COUNT):
                 seed = options.seed + ROUND_COUNT * number + number_of_round
                 yield play(
@@ -117,7 +117,7 @@ def _stops(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     for database in options.databases:
         yield stop(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, times=options.stops)
     for number in range(0, options.stops // 10, UP_COUNT):
-        yield reboot(options.seed + number, times=UP_COUNT, ways=("up_asked", "up_asked_twice"))
+        yield reboot(options.seed + number, times=UP_COUNT, shutdowns=("up_asked", "up_asked_twice"))
 
 
 def _power(options: argparse.Namespace, _warm: Path | None) -> Iterator[Round]:
@@ -173,14 +173,14 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _show(options: argparse.Namespace, played: Round) -> None:
-    faults = ", ".join(f"{count} {name}" for name, count in sorted(played.faults.items()) if count)
-    state = "nothing lost" if played.is_clean else "NOT CLEAN"
+def _show(options: argparse.Namespace, played_round: Round) -> None:
+    faults = ", ".join(f"{count} {name}" for name, count in sorted(played_round.faults.items()) if count)
+    state = "nothing lost" if played_round.is_clean else "NOT CLEAN"
     lines = ledger.read(options.ledger)
     kills = " + ".join(f"{ledger.kills(lines, database)} {database}" for database in ledger.DATABASES)
-    kind = "/".join(played.kind)
-    print(f"{kind} {played.seconds:.0f} s: {state}; {faults}; kill -9 so far: {kills}", flush=True)
-    for sentence in played.verdict.sentences:
+    kind = "/".join(played_round.kind)
+    print(f"{kind} {played_round.seconds:.0f} s: {state}; {faults}; kill -9 so far: {kills}", flush=True)
+    for sentence in played_round.verdict.sentences:
         print(f"  {sentence}", flush=True)
 
 

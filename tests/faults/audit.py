@@ -19,10 +19,10 @@ from sqlalchemy.orm import Session
 from backend.metrics.attempts import load_limits, valid_row_condition
 from backend.metrics.block_check import damage_sentence
 from backend.metrics.block_check import find_damaged_blocks as damaged_blocks
-from backend.metrics.lineage import Stretch
+from backend.metrics.lineage import LineageSegment
 from backend.metrics.windows import iterate_points, load_run_points
 from backend.runs.lifecycle import MOVES, STATUSES
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import Attempt, Checkpoint, Event, Metric, MetricBlock, RolloutGroup, Run
 from tests.faults.audit_files import canary_in_files, checkpoint_files, ownerless_files
 from tests.faults.audit_tables import canary_in_rows, ownerless_rows, schema_damage
@@ -43,12 +43,12 @@ def audit(
 
     `damaged` are checkpoints, as `<run id>/<name>`, that a test has damaged itself. If `clock_jumped` is
     True, checks that compare times are skipped."""
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         runs = list(session.scalars(select(Run).order_by(Run.id)))
         checkpoints = list(session.scalars(select(Checkpoint)))
         findings = [*ownerless_rows(session), *(canary_in_rows(session, canary) if canary else ())]
     for run in runs:  # each in a separate transaction, since a database ends one that idles for a minute
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             findings += step_violations(session, run)
             findings += block_violations(session, run)
             findings += attempt_violations(session, run, clock_jumped=clock_jumped)
@@ -70,7 +70,7 @@ def step_violations(session: Session, run: Run) -> Iterator[str]:
     groups = select(RolloutGroup.step, RolloutGroup.attempt).where(
         RolloutGroup.run_id == run.id, valid_row_condition(RolloutGroup, limits)
     )
-    (segment,) = load_run_points(session, [Stretch(run.id)])
+    (segment,) = load_run_points(session, [LineageSegment(run.id)])
     later_rows = select(Metric.step, Metric.attempt).where(
         Metric.run_id == run.id, Metric.attempt > segment.attempt
     )

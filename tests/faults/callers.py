@@ -19,7 +19,7 @@ from uuid import uuid4
 import httpx
 from sqlalchemy import func, select
 
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import Event, Experiment, Run
 from tests.system.lab import QUICK_CONFIG, TOKEN
 
@@ -55,13 +55,13 @@ class Caller(ABC):
     """A client."""
 
     target: Target
-    answered: int = 0
+    success_count: int = 0
     """Number of requests that succeeded, or of events on a stream."""
-    cut: int = 0
+    cut_count: int = 0
     """Number of requests that the death of the service interrupted."""
     survived: int = 0
     """Number of interrupted requests whose effect was nevertheless stored in SQL or on disk."""
-    wrong: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         limits = httpx.Limits(max_keepalive_connections=0)
@@ -74,33 +74,33 @@ class Caller(ABC):
         """Name of the caller in the ledger."""
         return type(self).__name__.lower()
 
-    def work(self) -> None:
+    def run_until_gone(self) -> None:
         """Send one request after the other until the service is gone."""
         while True:
             try:
-                self.ask()
+                self.send_request()
             except httpx.ConnectError:
                 return
             except httpx.TransportError:
-                self.cut += 1
+                self.cut_count += 1
                 return
 
     @abstractmethod
-    def ask(self) -> None:
+    def send_request(self) -> None:
         """Send one complete request."""
 
     def make_good(self) -> None:
         """Repeat the interrupted request once the service is back."""
-        self.ask()
+        self.send_request()
 
     def check(self) -> None:
         """Check at the end that everything is stored exactly once."""
-        self.expect(holds=self.answered > 0, sentence="not one request ended well")
+        self.expect(holds=self.success_count > 0, sentence="not one request ended well")
 
     def expect(self, *, holds: bool, sentence: str) -> None:
         """Record the sentence as wrong unless the condition holds."""
         if not holds:
-            self.wrong.append(f"{self.name}: {sentence}")
+            self.failures.append(f"{self.name}: {sentence}")
 
 
 @dataclass
@@ -133,10 +133,10 @@ class Maker(Caller):
         for verb, body in itertools.cycle(bodies.items()):
             yield f"/runs/{self.target.run_id}/{verb}", body
 
-    def ask(self) -> None:
+    def send_request(self) -> None:
         self._request, self._key = next(self._requests), uuid4().hex
         self._send()
-        self.answered += 1
+        self.success_count += 1
 
     def _send(self) -> str:
         """Send the interrupted request again or a new one, and return the text of the response."""
@@ -166,7 +166,7 @@ class Maker(Caller):
         query = query.join(Experiment, Experiment.id == Run.experiment_id, isouter=True)
         query = query.where(key.is_not(None)).group_by(key, Run.id).order_by(Run.id)
         ids_by_key: dict[str, list[str]] = {}
-        with reading(self.target.sessions) as session:
+        with open_read_session(self.target.sessions) as session:
             for name, run_id, events in session.execute(query):
                 ids_by_key.setdefault(name, []).append(run_id)
                 self.expect(holds=events == 1, sentence=f"run {run_id} has {events} events")
@@ -188,24 +188,24 @@ class Uploader(Caller):
         self._content = b""
         self._uploaded: set[str] = set()
 
-    def ask(self) -> None:
+    def send_request(self) -> None:
         rows = [{"prompt": f"{uuid4().hex} {number}", "answer": number} for number in range(600)]
         self._content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
         self._send()
-        self.answered += 1
+        self.success_count += 1
 
     def _send(self) -> int:
         response = self.http.post(
             "/datasets",
             params={"name": "rows.jsonl"},
-            content=self._pieces(),
+            content=self._chunks(),
             headers={"Content-Type": "application/x-ndjson"},
         )
         self.expect(holds=response.is_success, sentence=f"an upload gave {response.text}")
         self._uploaded.add(sha256(self._content).hexdigest())
         return response.status_code
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _chunks(self) -> Iterator[bytes]:
         size = len(self._content) // PIECE_COUNT + 1
         for offset in range(0, len(self._content), size):
             yield self._content[offset : offset + size]
@@ -247,7 +247,7 @@ class Reader(Caller):
         self._expected = {f"{run}/metrics.csv": curve, f"{run}/files/{self.target.file}": self.target.content}
         self._paths = itertools.cycle(self._expected)
 
-    def ask(self) -> None:
+    def send_request(self) -> None:
         path = next(self._paths)
         received = bytearray()
         with self.http.stream("GET", path) as response:
@@ -255,7 +255,7 @@ class Reader(Caller):
                 received += chunk
                 time.sleep(0.001)
         self.expect(holds=bytes(received) == self._expected[path], sentence=f"{path} is not what it was")
-        self.answered += 1
+        self.success_count += 1
 
 
 @dataclass
@@ -267,12 +267,12 @@ class Follower(Caller):
         self._last_id = ""
         self._first: int | None = None
         self._heard: list[int] = []
-        self._follow(until=0)
+        self._follow(last_event=0)
 
-    def ask(self) -> None:
-        self._follow(until=None)
+    def send_request(self) -> None:
+        self._follow(last_event=None)
 
-    def _follow(self, *, until: int | None) -> None:
+    def _follow(self, *, last_event: int | None) -> None:
         """Listen until this event has been received, or forever if it is None."""
         headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
         buffer, deadline = b"", time.monotonic() + MAX_DELAY_SECONDS
@@ -281,11 +281,11 @@ class Follower(Caller):
                 *messages, buffer = (buffer + chunk).split(b"\n\n")
                 for message in messages:
                     self._read(dict(line.split(b": ", 1) for line in message.split(b"\n") if b": " in line))
-                if until is not None and self._first is not None and self._newest() >= until:
+                if last_event is not None and self._first is not None and self._newest() >= last_event:
                     return
-                if until is not None and time.monotonic() > deadline:
-                    self.wrong.append(
-                        f"{self.name}: event {until} was not told, the last was {self._newest()}"
+                if last_event is not None and time.monotonic() > deadline:
+                    self.failures.append(
+                        f"{self.name}: event {last_event} was not told, the last was {self._newest()}"
                     )
                     return
 
@@ -298,20 +298,20 @@ class Follower(Caller):
             self._first = int(self._last_id.partition(".")[0])
         if message.get(b"event") == b"event":
             self._heard.append(int(json.loads(message[b"data"])["id"]))
-            self.answered += 1
+            self.success_count += 1
         self.expect(holds=message.get(b"event") != b"reset", sentence="the stream was told to begin again")
 
     def make_good(self) -> None:
-        self._follow(until=self._in_sql()[-1])
+        self._follow(last_event=self._in_sql()[-1])
 
     def _in_sql(self) -> list[int]:
         query = select(Event.id).where(Event.id > (self._first or 0)).order_by(Event.id)
-        with reading(self.target.sessions) as session:
+        with open_read_session(self.target.sessions) as session:
             return list(session.scalars(query)) or [0]
 
     def check(self) -> None:
         stored_events = self._in_sql()
-        self._follow(until=stored_events[-1])
+        self._follow(last_event=stored_events[-1])
         self.expect(
             holds=self._heard == stored_events,
             sentence=f"{len(stored_events)} events happened, {len(self._heard)} were told, "

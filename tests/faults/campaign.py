@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from tests.faults.audit import audit
 from tests.faults.chaos import Chaos
-from tests.faults.plant import Kind, Plant
-from tests.faults.verdict import Record, Verdict, judge, record_of
+from tests.faults.plant import FaultyInstallation, Kind
+from tests.faults.verdict import Record, Verdict, judge, read_record
 
 SAMPLING = {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 26, "temperature": 1.3}
 BASE_CONFIG: dict[str, Any] = {
@@ -53,16 +53,16 @@ def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
     ]
 
 
-def references(plant: Plant, run_configs: Sequence[dict[str, Any]]) -> list[Record]:
+def references(installation: FaultyInstallation, run_configs: Sequence[dict[str, Any]]) -> list[Record]:
     """Return the record of each run without interruption, trained once in this process."""
     missing_configs = {
         json.dumps(config): config for config in run_configs if json.dumps(config) not in _references
     }
-    run_ids = plant.queue(list(missing_configs.values()))
-    plant.wait_until_ended(run_ids)
-    with reading(plant.sessions) as session:
+    run_ids = installation.queue(list(missing_configs.values()))
+    installation.wait_until_ended(run_ids)
+    with open_read_session(installation.sessions) as session:
         for key, run_id in zip(missing_configs, run_ids, strict=True):
-            _references[key] = record_of(session, run_id)
+            _references[key] = read_record(session, run_id)
             gradient_norms = [
                 metric_value
                 for (name, *_), metric_value in _references[key].items()
@@ -104,23 +104,27 @@ class Round:
         }
 
 
-def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: int = 18) -> Round:
+def play(
+    installation: FaultyInstallation, faults: Sequence[str], *, seed: int, runs: int, steps: int = 18
+) -> Round:
     """Queue runs, and more if they end too soon, until all faults have struck, and then judge them."""
     run_configs = configs(runs, steps=steps)
-    expected = references(plant, run_configs)
+    expected = references(installation, run_configs)
     start_time = time.monotonic()
-    chaos, remaining_faults = Chaos(plant, seed), list(faults)
+    chaos, remaining_faults = Chaos(installation, seed), list(faults)
     expected_records: dict[str, Record] = {}
     while remaining_faults or not expected_records:
-        run_ids = plant.queue(run_configs)
+        run_ids = installation.queue(run_configs)
         expected_records |= dict(zip(run_ids, expected, strict=True))
         chaos.storm(run_ids, remaining_faults)
     seconds = time.monotonic() - start_time
-    return Round(plant.kind, seed, chaos.counts, verdict_of(plant, chaos, expected_records), seconds)
+    return Round(
+        installation.kind, seed, chaos.counts, reach_verdict(installation, chaos, expected_records), seconds
+    )
 
 
-def verdict_of(plant: Plant, chaos: Chaos, expected: dict[str, Record]) -> Verdict:
+def reach_verdict(installation: FaultyInstallation, chaos: Chaos, expected: dict[str, Record]) -> Verdict:
     """Return the audit and the comparison, once everything has ended."""
-    findings = audit(plant.sessions, plant.settings.state, damaged=plant.damaged)
-    with reading(plant.sessions) as session:
+    findings = audit(installation.sessions, installation.settings.state, damaged=installation.damaged)
+    with open_read_session(installation.sessions) as session:
         return judge(session, chaos.witness, expected, findings)

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults.campaign import BASE_CONFIG, VARIANT_CONFIGS, Round, references, verdict_of
+from tests.faults.campaign import BASE_CONFIG, VARIANT_CONFIGS, Round, reach_verdict, references
 from tests.faults.chaos import Chaos
 from tests.faults.failpoints import Plan
-from tests.faults.plant import Kind, Plant
+from tests.faults.plant import FaultyInstallation, Kind
 from tests.faults.processes import is_alive, send
 from tests.waiting import wait_for
 
@@ -36,7 +36,7 @@ def discover(kind: Kind, warm: Path) -> Points:
     with tempfile.TemporaryDirectory() as directory:
         files = {role: Path(directory) / role for role in ("trainer", "worker")}
         Path(directory).chmod(0o711)
-        with Plant(
+        with FaultyInstallation(
             kind,
             warm,
             workers=1,
@@ -77,7 +77,7 @@ def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Ro
         plan = Plan(Path(directory))
         plan.write(points)
         order = ("take", directory)
-        with Plant(
+        with FaultyInstallation(
             kind,
             warm,
             slots=1 if role == "worker" else 2,
@@ -90,7 +90,7 @@ def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Ro
                 batch = installation.queue([RUN_CONFIG] * 3)
                 run_ids += batch
                 while installation.unended(batch):
-                    chaos.look(run_ids)
+                    chaos.observe(run_ids)
                     if role == "worker":
                         _move_workers_on(installation, plan, chaos)
                     time.sleep(0.2)
@@ -99,21 +99,21 @@ def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Ro
                 if not plan.points("todo"):
                     break
             chaos.counts["failpoint"] = len(plan.points("hit"))
-            verdict = verdict_of(installation, chaos, dict.fromkeys(run_ids, expected))
+            verdict = reach_verdict(installation, chaos, dict.fromkeys(run_ids, expected))
             played_round = Round(kind, 0, chaos.counts, verdict, time.monotonic() - start_time)
             return played_round, plan.points("todo")
 
 
-def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
+def _move_workers_on(installation: FaultyInstallation, plan: Plan, chaos: Chaos) -> None:
     """Replace each dead worker, and stop or kill processes for the points that need it."""
-    alive_workers = {process.pid: process for process in plant.alive()}
+    alive_workers = {process.pid: process for process in installation.alive()}
     for pid, point in plan.takers().items():
         if pid not in alive_workers:
             plan.give_back(pid)
         elif ("_move_on" in point or "_settle" in point) and chaos.counts["trainer_killed"] < MAX_KILLS:
             chaos.strike([], "trainer_killed")
-        elif "SlotPool.close" in point and pid in [trainer.worker_pid for trainer in plant.trainers()]:
+        elif "SlotPool.close" in point and pid in [trainer.worker_pid for trainer in installation.trainers()]:
             alive_workers[pid].send_signal(signal.SIGTERM)
             wait_for(lambda pid=pid: not is_alive(pid), "a worker ends")  # type: ignore[misc]
-    while len(plant.alive()) < plant.workers:
-        plant.start_worker()
+    while len(installation.alive()) < installation.workers:
+        installation.start_worker()

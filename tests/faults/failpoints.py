@@ -34,7 +34,7 @@ FILE_OPERATIONS = ("rename", "replace", "link", "unlink", "rmdir", "mkdir", "fsy
 Visit = Callable[[str], None]
 
 
-def arm(*arguments: str) -> None:
+def arm_failpoints(*arguments: str) -> None:
     """Record the points (`record FILE`), or die at the next point of a `Plan` (`take DIRECTORY`)."""
     match arguments:
         case ("record", file):
@@ -45,7 +45,7 @@ def arm(*arguments: str) -> None:
 
 def arm_worker() -> None:
     """Arm a worker by its environment, which its trainers do not inherit."""
-    arm(*json.loads(os.environ.get(VARIABLE, "[]")))
+    arm_failpoints(*json.loads(os.environ.get(VARIABLE, "[]")))
 
 
 class Plan:
@@ -61,7 +61,7 @@ class Plan:
         for number, point in enumerate(points):
             (self.directory / f"todo/{number:04d}").write_text(point)
 
-    def take(self) -> tuple[str, str]:
+    def take_point(self) -> tuple[str, str]:
         """Take the next point and its number for this process, or return an empty point if none is left."""
         for file in sorted((self.directory / "todo").iterdir()):
             try:
@@ -71,7 +71,7 @@ class Plan:
             return taken_file.read_text(), taken_file.name
         return "", ""
 
-    def hit(self, number: str) -> None:
+    def record_hit(self, number: str) -> None:
         """Record that this process has reached its point."""
         (self.directory / "taken" / number).rename(self.directory / "hit" / number)
 
@@ -101,10 +101,10 @@ class _Death:
     def __call__(self, point: str) -> None:
         with self._lock:
             if self._taken is None:
-                self._taken = self._plan.take()
+                self._taken = self._plan.take_point()
             fatal_point, number = self._taken
             if point == fatal_point:
-                self._plan.hit(number)
+                self._plan.record_hit(number)
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -116,13 +116,13 @@ def _recorder(file: Path) -> Visit:
     return visit
 
 
-def listen(visit: Visit, *, below: str = "/runs/") -> None:
+def listen(visit: Visit, *, root: str = "/runs/") -> None:
     """Call `visit` with the name of each point that this process passes from now on.
 
     File operations count if their path contains `root`."""
     _listen_to_sql(visit)
     for name in FILE_OPERATIONS:
-        setattr(os, name, _watched(getattr(os, name), name, visit, below))
+        setattr(os, name, _watch_function(getattr(os, name), name, visit, root))
 
 
 def _listen_to_sql(visit: Visit) -> None:
@@ -138,12 +138,12 @@ def _listen_to_sql(visit: Visit) -> None:
     event.listen(Session, "after_commit", lambda _: visit(f"after {_frame()}: commit"))
 
 
-def _watched(function: Callable[..., Any], name: str, visit: Visit, below: str) -> Callable[..., Any]:
+def _watch_function(function: Callable[..., Any], name: str, visit: Visit, root: str) -> Callable[..., Any]:
     def watched(target: Any, *arguments: Any, **options: Any) -> Any:
         path = _path(target, options.get("dir_fd"))
-        if below not in path:
+        if root not in path:
             return function(target, *arguments, **options)
-        point = f"{_frame()}: {name} {_plain(path, below)}"
+        point = f"{_frame()}: {name} {_plain(path, root)}"
         visit(f"before {point}")
         result = function(target, *arguments, **options)
         visit(f"after {point}")
@@ -161,9 +161,9 @@ def _path(target: Any, directory: int | None) -> str:
     return str(Path(f"/proc/self/fd/{directory}").readlink() / path)
 
 
-def _plain(path: str, below: str) -> str:
+def _plain(path: str, root: str) -> str:
     """Return a path within a run's directory, without the parts that differ between runs."""
-    inner_path = path.split(below, 1)[1].partition("/")[2] or "."
+    inner_path = path.split(root, 1)[1].partition("/")[2] or "."
     return re.sub(r"s\d{6}-a\d+(\.\d+)?", "CHECKPOINT", inner_path)
 
 

@@ -21,7 +21,7 @@ from sqlalchemy import select, text
 from backend.base.settings import Settings
 from backend.runs.queue.broker import choose_broker, is_ready, prepare_broker
 from backend.service.maintenance.reconciler import Reconciler
-from backend.storage.engine import Sessions, open_engine, open_sessions, reading
+from backend.storage.engine import Sessions, open_engine, open_read_session, open_sessions
 from backend.storage.migrate import upgrade
 from backend.storage.models import Attempt, Run, Worker
 from tests import servers
@@ -62,7 +62,7 @@ class Trainer(NamedTuple):
 
 
 @dataclass
-class Plant:
+class FaultyInstallation:
     """A context with an installation except for the service, whose reconciler runs in this process."""
 
     kind: Kind
@@ -117,10 +117,10 @@ class Plant:
             self.start_worker()
         return self
 
-    def __exit__(self, failed: object, *_: object) -> None:
+    def __exit__(self, error_type: object, *_: object) -> None:
         if self.reconciles:
             self.reconciler.stop()
-        if failed is not None:
+        if error_type is not None:
             self._note_where_workers_are()
         for process in [*self.crew, self.broker]:
             if process is not None:
@@ -131,7 +131,7 @@ class Plant:
         close_connections(self.engine.pool)
         if self.postgres is not None:
             servers.shut_down(self.postgres.pid)
-        if failed is None:
+        if error_type is None:
             shutil.rmtree(self.directory)
 
     def _note_where_workers_are(self) -> None:
@@ -201,7 +201,7 @@ class Plant:
             wait_for(lambda pid=process.pid: self._is_registered(pid), "a worker registers")  # type: ignore[misc]
 
     def _is_registered(self, pid: int) -> bool:
-        with reading(self.sessions) as session:
+        with open_read_session(self.sessions) as session:
             return session.scalar(select(Worker.id).where(Worker.pid == pid).limit(1)) is not None
 
     def queue(self, configs: Sequence[dict[str, Any]]) -> list[str]:
@@ -211,13 +211,13 @@ class Plant:
 
     def read(self, run_id: str) -> Run:
         """Return the current state of a run."""
-        with reading(self.sessions) as session:
+        with open_read_session(self.sessions) as session:
             return session.get_one(Run, run_id)
 
     def unended(self, run_ids: Sequence[str]) -> list[str]:
         """Return those of the runs that are queued or train."""
         query = select(Run.id).where(Run.id.in_(run_ids), Run.status.in_(("queued", "running")))
-        with reading(self.sessions) as session:
+        with open_read_session(self.sessions) as session:
             return list(session.scalars(query))
 
     def wait_until_ended(self, run_ids: Sequence[str], *, seconds: float = 300.0) -> None:
@@ -233,7 +233,7 @@ class Plant:
 
     def _standing(self, run_ids: Sequence[str]) -> list[tuple[Any, ...]]:
         columns = (Run.id, Run.status, Run.attempt, Run.last_step, Run.worker_id, Run.reason)
-        with reading(self.sessions) as session:
+        with open_read_session(self.sessions) as session:
             rows = session.execute(select(*columns).where(Run.id.in_(run_ids)).order_by(Run.id)).all()
         return [tuple(row) for row in rows]
 
@@ -257,12 +257,12 @@ class Plant:
             .join(Worker, Worker.id == Run.worker_id)
             .where(Run.status == "running", Attempt.pid.is_not(None))
         )
-        with reading(self.sessions) as session:
+        with open_read_session(self.sessions) as session:
             rows = session.execute(query).mappings().all()
-        recorded_trainers = [Trainer(**row)._replace(pid=self._process_of(row["pid"])) for row in rows]
+        recorded_trainers = [Trainer(**row)._replace(pid=self._find_process(row["pid"])) for row in rows]
         return [trainer for trainer in recorded_trainers if trainer.pid and is_alive(trainer.pid)]
 
-    def _process_of(self, pid: int) -> int:
+    def _find_process(self, pid: int) -> int:
         """Return the training process for the `pid` that its supervisor knows, or 0 if it has not started."""
         if self.warm is None:
             return pid

@@ -21,7 +21,7 @@ from sqlalchemy import Pool, event
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from backend.service.process.gc_freeze import freeze_gc
-from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.engine import open_engine, open_read_session, open_sessions
 from backend.storage.models import Run
 from tests import servers
 from tests.faults import failpoints
@@ -30,7 +30,7 @@ from tests.faults.disks import Disk, image_directory, mounted_disks
 from tests.faults.plant import Kind
 from tests.faults.power_acts import FUNCTION_BY_ACT, Installation, furnish
 from tests.faults.power_check import Row, check, visible
-from tests.faults.verdict import Record, Verdict, record_of
+from tests.faults.verdict import Record, Verdict, read_record
 from tests.waiting import wait_for
 
 with freeze_gc():
@@ -61,7 +61,7 @@ class Cut:
 
     point: str
     images: dict[str, Path]
-    seen: set[Row]
+    visible_rows: set[Row]
     acknowledged: list[list[Any]]
 
 
@@ -104,7 +104,7 @@ class Ground:
 
 
 def cut_power(
-    database: str, act: str, *, every: int, first: int, limit: int = 0, syncs: bool = True
+    database: str, act: str, *, interval: int, first: int, limit: int = 0, syncs: bool = True
 ) -> Round:
     """Cut an act at every n-th point from the `first` on, or at `limit` points spread over it.
 
@@ -119,20 +119,20 @@ def cut_power(
             _finish(_fork(lambda: furnish(installation, act)), "furnish")
         ground.syncs = syncs
         points, reference = _undisturbed(ground, base, act)
-        cut_points = range(first, points, every)
+        cut_points = range(first, points, interval)
         if (
             limit
         ):  # none at the end: a life that depends on the clock may have fewer points than the previous one
             cut_points = range(points // limit // 2, points, max(points // limit, 1))[:limit]
         verdict, faults, lost_in = Verdict(), Counter[str](), 0
         for power_cut in _life(ground, base, act, set(cut_points)):
-            verdict_of_cut = _judged(ground, power_cut, reference)
+            verdict_of_cut = _check_cut(ground, power_cut, reference)
             lost_in += bool(verdict_of_cut.lost or verdict_of_cut.unfinished)
             faults["power_cut" if syncs else "power_cut_control"] += 1
             if syncs:
                 _add(verdict, verdict_of_cut, f"{act}, {power_cut.point}: ")
     kind = Kind(database, "none", "none")
-    figures = {"act": act, "points": points, "first": first, "every": every, "apart": ground.is_apart}
+    figures = {"act": act, "points": points, "first": first, "every": interval, "apart": ground.is_apart}
     if not syncs:
         figures["cuts_that_lost"] = lost_in
         if not lost_in:
@@ -151,18 +151,18 @@ def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> I
     for first in range(max(INTERVAL_BY_ACT.values())):
         for database, (act, every) in itertools.product(databases, INTERVAL_BY_ACT.items()):
             if first == 0 and (database, act, 1, True) not in done_points:
-                yield cut_power(database, act, every=every, first=1, limit=CONTROL_CUTS, syncs=False)
+                yield cut_power(database, act, interval=every, first=1, limit=CONTROL_CUTS, syncs=False)
             if first < every and (database, act, first, False) not in done_points:
-                yield cut_power(database, act, every=every, first=first)
+                yield cut_power(database, act, interval=every, first=first)
 
 
-def _add(verdict: Verdict, addition: Verdict, where: str) -> None:
+def _add(verdict: Verdict, addition: Verdict, prefix: str) -> None:
     for name, figure in asdict(addition).items():
-        additional = [where + sentence for sentence in figure] if name == "sentences" else figure
+        additional = [prefix + sentence for sentence in figure] if name == "sentences" else figure
         setattr(verdict, name, getattr(verdict, name) + additional)
 
 
-def _copied(ground: Ground, images: dict[str, Path], name: str, mount_name: str) -> dict[str, Path]:
+def _copy_images(ground: Ground, images: dict[str, Path], name: str, mount_name: str) -> dict[str, Path]:
     copies = ground.images(name)
     for disk in ground.disks(images, mount_name):
         disk.copy(copies[disk.mount_point.name])
@@ -171,17 +171,17 @@ def _copied(ground: Ground, images: dict[str, Path], name: str, mount_name: str)
 
 def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, Record]:
     """Return the number of points of an act, and the record of the run that it trains."""
-    images = _copied(ground, base, "whole", "base")
+    images = _copy_images(ground, base, "whole", "base")
     count = ground.directory / "count"
     with ground.installed(images, "whole") as installation:
         _finish(_fork(lambda: _act(ground, installation, act, set(), count)), act)
         engine = open_engine(installation.settings.effective_database_url)
         reference: Record = {}
         if act == "training":
-            with reading(open_sessions(engine)) as session:
+            with open_read_session(open_sessions(engine)) as session:
                 run = session.query(Run).where(Run.seed == 1).one()
                 assert run.status == "finished", run.reason
-                reference = record_of(session, run.id)
+                reference = read_record(session, run.id)
         engine.dispose()
     for image in images.values():
         image.unlink()
@@ -190,7 +190,7 @@ def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, 
 
 def _life(ground: Ground, base: dict[str, Path], act: str, cut_points: set[int]) -> list[Cut]:
     """Play the act once, and return the state after each cut."""
-    images, power_cuts = _copied(ground, base, "life", "base"), []
+    images, power_cuts = _copy_images(ground, base, "life", "base"), []
     note, count = ground.directory / "life.jsonl", ground.directory / "count"
     note.write_text("")
     with ground.installed(images, "life") as installation:
@@ -214,7 +214,7 @@ def _cut(
         engine.dispose()
     notes = [json.loads(line) for line in note.read_text().splitlines()]
     with _still(ground.servers):
-        copies = _copied(ground, images, f"cut{number}", "life")
+        copies = _copy_images(ground, images, f"cut{number}", "life")
     point = next((note_line[1] for note_line in reversed(notes) if note_line[0] == "point"), "")
     return Cut(point, copies, visible_rows, [note_line for note_line in notes if note_line[0] != "point"])
 
@@ -251,22 +251,24 @@ def _stands(process: psutil.Process) -> bool:
         return True
 
 
-def _judged(ground: Ground, cut: Cut, reference: Record) -> Verdict:
+def _check_cut(ground: Ground, power_cut: Cut, reference: Record) -> Verdict:
     """Mount the disks after the cut, start everything on them, and check the result."""
     answer = ground.directory / "answer"
     answer.unlink(missing_ok=True)
     fields: dict[str, Any]
     try:
-        with ground.installed(cut.images, "cut") as installation:
+        with ground.installed(power_cut.images, "cut") as installation:
 
             def check_installation() -> None:
-                answer.write_text(json.dumps(check(installation, cut.seen, cut.acknowledged, reference)))
+                answer.write_text(
+                    json.dumps(check(installation, power_cut.visible_rows, power_cut.acknowledged, reference))
+                )
 
             _finish(_fork(check_installation), "check")
             fields = json.loads(answer.read_text())
     except AssertionError as error:  # Postgres does not start, or the check itself failed
         fields = asdict(Verdict(lost=1, sentences=[f"does not go on: {error}"]))
-    for image in cut.images.values():
+    for image in power_cut.images.values():
         image.unlink()
     return Verdict(**fields)
 
@@ -300,7 +302,7 @@ def _act(
 
     if not ground.syncs:
         _never_sync()
-    failpoints.listen(visit, below=f"{installation.root}/")
+    failpoints.listen(visit, root=f"{installation.root}/")
     FUNCTION_BY_ACT[act](installation, say)
     visit("after the end: commit")
     count.write_text(str(visits))
@@ -323,13 +325,13 @@ def _let_sqlite_forget(dbapi: Any, *_: Any) -> None:
         dbapi.execute("PRAGMA synchronous=OFF")
 
 
-def _fork(work: Callable[[], None]) -> int:
+def _fork(task: Callable[[], None]) -> int:
     """Fork a process that does the work and returns its result as the exit code, with our output streams."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            work()
+            task()
             code = 0
         except BaseException:  # noqa: BLE001 - a fork must not return
             import traceback

@@ -24,7 +24,7 @@ from backend.runs.deletion import continue_deletions
 from backend.service.backup.restore import restore_backup
 from backend.service.backup.save import save_backup
 from backend.service.process.preflight import check_state_dir
-from backend.storage.engine import db_now, open_engine, open_sessions, reading
+from backend.storage.engine import db_now, open_engine, open_read_session, open_sessions
 from backend.storage.migrate import migrate
 from backend.storage.models import Attempt, Run
 from backend.storage.schema import newest_schema
@@ -129,12 +129,12 @@ def sealing(installation: Installation, acknowledge: Acknowledge) -> None:
     """Seal points into blocks."""
     sessions = open_sessions(open_engine(installation.settings.effective_database_url))
     while True:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             tasks = find_sealable(session)
         if not tasks:
             break
         for _ in seal(sessions, tasks):
-            with reading(sessions) as session:
+            with open_read_session(sessions) as session:
                 for attempt in session.scalars(select(Attempt)):
                     acknowledge("sealed", attempt.run_id, attempt.packed_step)
 

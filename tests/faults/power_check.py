@@ -22,7 +22,7 @@ from backend.service.backup.contents import read_manifest, verify
 from backend.service.backup.restore import restore_backup
 from backend.service.process.preflight import CannotStart, check_database, check_state_dir, restore_mark
 from backend.storage.completions import iterate_completions
-from backend.storage.engine import Sessions, is_postgres, open_engine, open_sessions, reading
+from backend.storage.engine import Sessions, is_postgres, open_engine, open_read_session, open_sessions
 from backend.storage.migrate import migrate
 from backend.storage.models import (
     Attempt,
@@ -54,7 +54,7 @@ def visible(sessions: Sessions) -> set[Row]:
         (Attempt.run_id, Attempt.number),
         (RolloutGroup.run_id, RolloutGroup.id),
     )
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         deleting_runs = set(session.scalars(select(Run.id).where(Run.deleting_at.is_not(None))))
         runs = set(session.scalars(select(Run.id))) - deleting_runs
         if deleting_runs:  # its events and experiment are also deleted
@@ -89,7 +89,7 @@ def visible(sessions: Sessions) -> set[Row]:
 
 
 def check(
-    installation: Installation, seen: Collection[Row], acknowledged: Acknowledged, reference: Record
+    installation: Installation, visible_rows: Collection[Row], acknowledged: Acknowledged, reference: Record
 ) -> dict[str, Any]:
     """Return what is wrong after the cut, as the fields of a `Verdict`."""
     installation.in_environment()
@@ -103,11 +103,11 @@ def check(
         sessions = _start(installation)
         lost_sentences = [
             *verdict.sentences,
-            *_lost_rows(sessions, seen),
+            *_lost_rows(sessions, visible_rows),
             *_lost(installation, sessions, acknowledged),
         ]
         _seal(sessions)
-        lost_sentences += [] if lost_sentences else _lost_rows(sessions, seen)
+        lost_sentences += [] if lost_sentences else _lost_rows(sessions, visible_rows)
         verdict = _ended(installation, sessions, reference)
         verdict.sentences = lost_sentences + verdict.sentences
         verdict.lost += len(lost_sentences)
@@ -143,16 +143,16 @@ def _start(installation: Installation) -> Sessions:
 def _seal(sessions: Sessions) -> None:
     """Finish the sealing that a cut has interrupted."""
     while True:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             tasks = find_sealable(session)
         if not tasks:
             break
         deque(seal(sessions, tasks), maxlen=0)
 
 
-def _lost_rows(sessions: Sessions, seen: Collection[Row]) -> list[str]:
-    with reading(sessions) as session:
-        missing_rows = set(seen) - visible(sessions)
+def _lost_rows(sessions: Sessions, visible_rows: Collection[Row]) -> list[str]:
+    with open_read_session(sessions) as session:
+        missing_rows = set(visible_rows) - visible(sessions)
         stored_checkpoints = {(row.run_id, row.path) for row in session.scalars(select(Checkpoint))}
     missing_rows = {
         row for row in missing_rows if row[0] != "Checkpoint" or row[1:] not in stored_checkpoints
@@ -172,38 +172,38 @@ def _lost(installation: Installation, sessions: Sessions, acknowledged: Acknowle
     ]
 
 
-def _holds(installation: Installation, sessions: Sessions, kind: str, about: list[Any]) -> bool:
+def _holds(installation: Installation, sessions: Sessions, kind: str, details: list[Any]) -> bool:
     settings = installation.settings
     uploads = Uploads(settings.datasets_dir)
-    with reading(sessions) as session:
-        run = session.get(Run, about[0]) if about else None
+    with open_read_session(sessions) as session:
+        run = session.get(Run, details[0]) if details else None
         runs = set(session.scalars(select(Run.id)))
         match kind:
             case "schema":
                 return True  # it was opened before the start upgraded it
             case "token":
-                return read_or_create_token(settings, Role.OPERATOR) == str(about[0])
+                return read_or_create_token(settings, Role.OPERATOR) == str(details[0])
             case "upload":
-                is_there = uploads.find(about[0]) is not None
-                return about[1] is None or is_there == bool(about[1])
+                is_there = uploads.find(details[0]) is not None
+                return details[1] is None or is_there == bool(details[1])
             case "run":
-                return runs.issuperset(about)
+                return runs.issuperset(details)
             case "notes":
-                return run is not None and run.notes == about[1]
+                return run is not None and run.notes == details[1]
             case "trashed":
                 return run is None or run.deleted_at is not None
             case "status":
-                return run is not None and run.status == about[1]
+                return run is not None and run.status == details[1]
             case "deleting":
                 return run is None or run.deleting_at is not None
             case "gone":
-                return run is None and not settings.artifact_dir(about[0]).exists()
+                return run is None and not settings.artifact_dir(details[0]).exists()
             case "sealed":
-                steps = select(Attempt.packed_step).where(Attempt.run_id == about[0])
-                return bool(session.scalars(steps).one() >= about[1])
+                steps = select(Attempt.packed_step).where(Attempt.run_id == details[0])
+                return bool(session.scalars(steps).one() >= details[1])
             case "restored":
                 return len(runs) == 2
-        verify(installation.backups / about[0], read_manifest(installation.backups / about[0]))
+        verify(installation.backups / details[0], read_manifest(installation.backups / details[0]))
         return True
 
 
@@ -216,7 +216,7 @@ def _ended(installation: Installation, sessions: Sessions, reference: Record) ->
             verify(installation.backups / name, read_manifest(installation.backups / name))
     trained_runs = _train_to_the_end(sessions, settings) if reference else []
     findings = audit(sessions, settings.state)
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         assert is_postgres(session) == (installation.database == "postgres")
         return judge(session, Witness(), dict.fromkeys(trained_runs, reference), findings)
 

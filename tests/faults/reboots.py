@@ -17,14 +17,14 @@ from statistics import median
 
 from sqlalchemy import func, select
 
-from backend.storage.engine import Sessions, open_engine, open_sessions, reading
+from backend.storage.engine import Sessions, open_engine, open_read_session, open_sessions
 from backend.storage.models import Attempt, Checkpoint, Run
 from tests.factories import make_run
 from tests.faults.audit import audit
 from tests.faults.campaign import BASE_CONFIG, VARIANT_CONFIGS, Round
 from tests.faults.plant import LEASE_SECONDS, Kind
-from tests.faults.verdict import Witness, judge, record_of
-from tests.system.lab import Lab
+from tests.faults.verdict import Witness, judge, read_record
+from tests.system.lab import LauncherProgram
 from tests.waiting import wait_for
 
 RUN_CONFIG = BASE_CONFIG | VARIANT_CONFIGS[0] | {"seed": 5, "steps": 12}
@@ -33,14 +33,14 @@ MAX_END_SECONDS = 120.0
 """Maximum duration of an end: a trainer has 30 s, its worker 45 s, and the other processes less."""
 
 
-def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> Round:
+def reboot(seed: int, *, times: int = 1, shutdowns: Sequence[str] = ("reboot",)) -> Round:
     """End one run this number of times, in each way in turn, and compare it with an uninterrupted run."""
     rng = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     settings = {"LEASE_SECONDS": LEASE_SECONDS, "OMP_NUM_THREADS": 1, "WORKER_SLOTS": 1}
     start_time = time.monotonic()
     witness, seconds, sentences = Witness(), dict[str, list[float]](), list[str]()
-    launcher = Lab(directory, **settings)
+    launcher = LauncherProgram(directory, **settings)
     try:
         launcher.wait_until_up()
         engine = open_engine(f"sqlite:///{directory / 'grpolab.db'}")
@@ -49,8 +49,8 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
             run_ids = [make_run(session, config=RUN_CONFIG, seed=RUN_CONFIG["seed"]).id for _ in range(2)]
 
         def has_reached(run_id: str, step: int) -> bool:
-            with reading(sessions) as session:
-                witness.look(session, run_ids)
+            with open_read_session(sessions) as session:
+                witness.observe(session, run_ids)
                 run = session.get_one(Run, run_id)
             return run.last_step >= step or run.status not in ("queued", "running")
 
@@ -58,7 +58,7 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
             lambda: has_reached(run_ids[0], RUN_CONFIG["steps"]), "the uninterrupted run ends", seconds=600
         )
         ended_attempt = 0
-        for shutdown in islice(cycle(ways), times):
+        for shutdown in islice(cycle(shutdowns), times):
             step = rng.randrange(1, RUN_CONFIG["steps"])
             wait_for(lambda step=step: has_reached(run_ids[1], step), "a step to reboot at", seconds=600)  # type: ignore[misc]
             if shutdown == "reboot":
@@ -67,13 +67,13 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
                 wait_for(lambda e=ended_attempt: _trains(sessions, run_ids[1], e), "it trains", seconds=600)  # type: ignore[misc]
                 seconds.setdefault(shutdown, []).append(_ask(launcher, twice=shutdown == "up_asked_twice"))
                 sentences += _unsaved(sessions, run_ids[1], shutdown)
-            with reading(sessions) as session:
+            with open_read_session(sessions) as session:
                 ended_attempt = session.get_one(Run, run_ids[1]).attempt
-            launcher = Lab(directory, port=launcher.port, **settings).wait_until_up()
+            launcher = LauncherProgram(directory, port=launcher.port, **settings).wait_until_up()
         wait_for(lambda: has_reached(run_ids[1], 10**9), "the interrupted run ends", seconds=600)
         findings = audit(sessions, directory)
-        with reading(sessions) as session:
-            verdict = judge(session, witness, {run_ids[1]: record_of(session, run_ids[0])}, findings)
+        with open_read_session(sessions) as session:
+            verdict = judge(session, witness, {run_ids[1]: read_record(session, run_ids[0])}, findings)
         engine.dispose()
     finally:
         launcher.kill_all()
@@ -83,29 +83,29 @@ def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> R
         f"{shutdown}_seconds": [round(median(durations), 1), round(max(durations), 1)]
         for shutdown, durations in seconds.items()
     }
-    faults = Counter(islice(cycle(ways), times))
+    faults = Counter(islice(cycle(shutdowns), times))
     kind = Kind("sqlite", "valkey", "own")
     return Round(kind, seed, faults, verdict, time.monotonic() - start_time, figures)
 
 
-def _trains(sessions: Sessions, run_id: str, ended: int) -> bool:
+def _trains(sessions: Sessions, run_id: str, ended_attempt: int) -> bool:
     """Return True if an attempt after the ended one has trained a step, or no step is left to train."""
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         run = session.get_one(Run, run_id)
         attempt = session.get(Attempt, (run_id, run.attempt))
-    is_on = attempt is not None and run.attempt > ended and run.last_step > attempt.from_step
+    is_on = attempt is not None and run.attempt > ended_attempt and run.last_step > attempt.from_step
     return run.status == "finished" or is_on
 
 
-def _ask(lab: Lab, *, twice: bool) -> float:
+def _ask(launcher: LauncherProgram, *, twice: bool) -> float:
     """Send SIGTERM to the command, and return the duration of its orderly end."""
     asked_at = time.monotonic()
-    lab.process.send_signal(signal.SIGTERM)
+    launcher.process.send_signal(signal.SIGTERM)
     if twice:
         time.sleep(0.3)
-        lab.process.send_signal(signal.SIGTERM)
-    code = lab.process.wait(MAX_END_SECONDS)
-    assert code == 0, lab.output_text()
+        launcher.process.send_signal(signal.SIGTERM)
+    code = launcher.process.wait(MAX_END_SECONDS)
+    assert code == 0, launcher.output_text()
     return time.monotonic() - asked_at
 
 
@@ -113,7 +113,7 @@ def _unsaved(sessions: Sessions, run_id: str, shutdown: str) -> list[str]:
     """Return what is wrong with a run that was asked to end.
 
     It must be queued again, and everything must be saved if it was asked only once."""
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         run = session.get_one(Run, run_id)
         newest_query = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)
         saved_step = session.scalar(newest_query) or 0

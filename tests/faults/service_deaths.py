@@ -20,7 +20,7 @@ from tests.factories import make_checkpoint, make_run, write_metric
 from tests.faults.audit import audit
 from tests.faults.callers import Caller, Follower, Maker, Reader, Target, Uploader
 from tests.faults.campaign import Round
-from tests.faults.plant import Kind, Plant
+from tests.faults.plant import FaultyInstallation, Kind
 from tests.faults.processes import ROOT
 from tests.faults.verdict import Verdict
 from tests.faults.warm_service import LOG_VARIABLE
@@ -39,20 +39,20 @@ LIFE_SECONDS = (0.05, 0.8)
 class Service:
     """An API process on an installation's database, which always has the same address."""
 
-    def __init__(self, plant: Plant, parent: "subprocess.Popen[str]") -> None:
+    def __init__(self, installation: FaultyInstallation, parent: "subprocess.Popen[str]") -> None:
         self._parent = parent
         self.port = free_port()
         self.client = Client(self.port)
-        self.datasets = plant.directory / "datasets"
+        self.datasets = installation.directory / "datasets"
         self._environment = {
-            "STATE_DIR": str(plant.settings.state),
-            "DATABASE_URL": plant.settings.database_url,
-            "BROKER_URL": plant.settings.broker_url,
+            "STATE_DIR": str(installation.settings.state),
+            "DATABASE_URL": installation.settings.database_url,
+            "BROKER_URL": installation.settings.broker_url,
             "DATASETS_DIR": str(self.datasets),
             "PORT": str(self.port),
             "GRPOLAB_TOKEN": TOKEN,
             "WRITES_PER_SECOND": "0",
-            LOG_VARIABLE: str(plant.directory / "service.log"),
+            LOG_VARIABLE: str(installation.directory / "service.log"),
         }
         self.start()
 
@@ -71,7 +71,7 @@ class Service:
 
 
 @contextmanager
-def running_service(plant: Plant) -> Iterator[Service]:
+def running_service(installation: FaultyInstallation) -> Iterator[Service]:
     """Yield a service that is forked at each start (see warm_service.py)."""
     argv = [sys.executable, "-m", "tests.faults.warm_service"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -84,7 +84,7 @@ def running_service(plant: Plant) -> Iterator[Service]:
         text=True,
         bufsize=1,
     ) as parent:
-        service = Service(plant, parent)
+        service = Service(installation, parent)
         try:
             yield service
         finally:
@@ -97,11 +97,11 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
     """Kill the service this number of times under five clients, which then repeat interrupted requests."""
     rng = random.Random(seed)
     kind = Kind(database, trainers="none")
-    with Plant(kind, workers=0) as installation, running_service(installation) as service:
+    with FaultyInstallation(kind, workers=0) as installation, running_service(installation) as service:
         target = _target(installation, service)
         callers = [Maker(target), Maker(target, experiments=False), Uploader(target), Reader(target)]
         for caller in callers:
-            caller.ask()
+            caller.send_request()
         all_callers: list[Caller] = [*callers, Follower(target)]
         start_time = time.monotonic()
         for _ in range(times):
@@ -111,12 +111,12 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
         for caller in all_callers:
             caller.check()
         seconds = time.monotonic() - start_time
-        sentences = [sentence for caller in all_callers for sentence in caller.wrong]
+        sentences = [sentence for caller in all_callers for sentence in caller.failures]
         verdict = Verdict(sentences=sentences + audit(installation.sessions, installation.settings.state))
     figures = {
-        "cut": sum(caller.cut for caller in all_callers),
-        "answered": {caller.name: caller.answered for caller in all_callers},
-        "cut_by": {caller.name: caller.cut for caller in all_callers},
+        "cut": sum(caller.cut_count for caller in all_callers),
+        "answered": {caller.name: caller.success_count for caller in all_callers},
+        "cut_by": {caller.name: caller.cut_count for caller in all_callers},
         "kept": {caller.name: caller.survived for caller in all_callers if caller.survived},
     }
     return Round(kind, seed, Counter({"service_killed": times}), verdict, seconds, figures)
@@ -125,7 +125,7 @@ def kill_service(database: str, seed: int, *, times: int) -> Round:
 def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
     """Let the clients work, kill the service, wait until all have noticed, and start it again."""
     with ThreadPoolExecutor(len(callers)) as threads:
-        working = [threads.submit(caller.work) for caller in callers]
+        working = [threads.submit(caller.run_until_gone) for caller in callers]
         time.sleep(seconds)
         service.kill()
     for future in working:
@@ -133,9 +133,9 @@ def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
     service.start()
 
 
-def _target(plant: Plant, service: Service) -> Target:
+def _target(installation: FaultyInstallation, service: Service) -> Target:
     """Return a finished run with a curve and a checkpoint."""
-    with plant.sessions.begin() as session:
+    with installation.sessions.begin() as session:
         run = make_run(session, config={"steps": STEP_COUNT})
         lifecycle.claim_run(session, "w", "h")
         lifecycle.begin_attempt(session, run.id, 1, -1)
@@ -143,11 +143,11 @@ def _target(plant: Plant, service: Service) -> Target:
             write_metric(session, run, name, {step: step / 7 for step in range(1, STEP_COUNT + 1)})
         step = STEP_COUNT // 2
         checkpoint = make_checkpoint(
-            session, run, plant.settings.state, step=step, content=CHECKPOINT_CONTENT
+            session, run, installation.settings.state, step=step, content=CHECKPOINT_CONTENT
         )
         session.execute(update(Run).where(Run.id == run.id).values(last_step=STEP_COUNT))
         lifecycle.finish_run(session, run.id, 1, "finished")
     file = f"{checkpoint.path}/model.safetensors"
     return Target(
-        service.client.base, plant.sessions, service.datasets, run.id, step, file, CHECKPOINT_CONTENT
+        service.client.base, installation.sessions, service.datasets, run.id, step, file, CHECKPOINT_CONTENT
     )

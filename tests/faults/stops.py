@@ -16,11 +16,11 @@ import psutil
 from sqlalchemy import func, select
 
 from backend.runs import lifecycle
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from backend.storage.models import Attempt, Checkpoint, Worker
-from tests.faults.campaign import Round, configs, references, verdict_of
+from tests.faults.campaign import Round, configs, reach_verdict, references
 from tests.faults.chaos import Chaos
-from tests.faults.plant import Kind, Plant, Trainer
+from tests.faults.plant import FaultyInstallation, Kind, Trainer
 from tests.faults.processes import has_pending, send
 from tests.stored_points import stored_points
 from tests.waiting import wait_for
@@ -36,17 +36,17 @@ STEP_COUNT = 18
 def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
     """End a run this number of times, in each way in turn, with a new run if one ends too soon."""
     start_time = time.monotonic()
-    with Plant(kind, warm, workers=1, slots=1) as installation:
+    with FaultyInstallation(kind, warm, workers=1, slots=1) as installation:
         (config,) = configs(1, steps=STEP_COUNT)
         (expected,) = references(installation, [config])
         enders = Enders(installation, seed)
         run_ids = installation.queue([config])
         for number in range(times):
             victim = enders.next_victim(run_ids, config)
-            enders.chaos.look(run_ids)
+            enders.chaos.observe(run_ids)
             getattr(enders, STOP_KINDS[number % len(STOP_KINDS)])(victim)
         installation.wait_until_ended(run_ids)
-        verdict = verdict_of(installation, enders.chaos, dict.fromkeys(run_ids, expected))
+        verdict = reach_verdict(installation, enders.chaos, dict.fromkeys(run_ids, expected))
     verdict.sentences.extend(enders.sentences)
     figures: dict[str, Any] = {
         f"{ending}_seconds": [round(median(durations), 2), round(max(durations), 2)]
@@ -60,9 +60,9 @@ def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
 class Enders:
     """The ways to end, each a method named after its fault, with the measured durations."""
 
-    def __init__(self, plant: Plant, seed: int) -> None:
-        self.plant = plant
-        self.chaos = Chaos(plant, seed)
+    def __init__(self, installation: FaultyInstallation, seed: int) -> None:
+        self.installation = installation
+        self.chaos = Chaos(installation, seed)
         self.seconds: dict[str, list[float]] = {ending: [] for ending in STOP_KINDS}
         self.sentences: list[str] = []
         self.late = 0
@@ -73,11 +73,11 @@ class Enders:
         """Return a trainer that has made at least one more step, of a new run if this one has ended."""
 
         def find_victims() -> list[Trainer]:
-            if not self.plant.unended(run_ids):
-                run_ids.extend(self.plant.queue([config]))
+            if not self.installation.unended(run_ids):
+                run_ids.extend(self.installation.queue([config]))
             return [
                 trainer
-                for trainer in self.plant.trainers()
+                for trainer in self.installation.trainers()
                 if trainer.step > max(trainer.began_at, 0) + steps
             ]
 
@@ -87,15 +87,15 @@ class Enders:
     def stop_wished(self, victim: Trainer) -> None:
         """Send the user's request to stop, and then resume."""
         asked_at = time.monotonic()
-        with self.plant.sessions.begin() as session:
+        with self.installation.sessions.begin() as session:
             lifecycle.request_action(session, victim.run_id, "stop")
-        wait_for(lambda: self.plant.read(victim.run_id).status != "running", "a run stops")
+        wait_for(lambda: self.installation.read(victim.run_id).status != "running", "a run stops")
         duration = self._note("stop_wished", asked_at)
-        if self.plant.read(victim.run_id).status != "stopped":
+        if self.installation.read(victim.run_id).status != "stopped":
             return  # it had just ended
         self._check_saved("stop_wished", victim)
         self.late += duration > self._longest_step(victim) + MAX_STOP_SECONDS
-        with self.plant.sessions.begin() as session:
+        with self.installation.sessions.begin() as session:
             lifecycle.resume_run(session, victim.run_id)
 
     def worker_asked(self, victim: Trainer) -> None:
@@ -104,29 +104,29 @@ class Enders:
         self._end(victim, "worker_asked")
         self._note("worker_asked", asked_at)
         self._check_saved("worker_asked", victim)  # it is no longer alive after the grace period
-        self.plant.start_worker()
+        self.installation.start_worker()
 
     def worker_asked_twice(self, victim: Trainer) -> None:
         """Send two SIGTERMs while a trainer is in an endless step."""
         send(victim.pid, signal.SIGSTOP)
-        stub = self._pid_of(victim)
+        stub = self._load_pid(victim)
         asked_at = time.monotonic()
         self._ask()
         wait_for(lambda: has_pending(victim.pid, signal.SIGTERM), "the worker asks its trainer to end")
-        if not psutil.pid_exists(stub) or not self.plant.alive():
+        if not psutil.pid_exists(stub) or not self.installation.alive():
             self.sentences.append("one SIGTERM did not wait for a trainer that does not react")
         self._end(victim, "worker_asked_twice", frozen=stub)
         self._note("worker_asked_twice", asked_at)
-        self.plant.start_worker()
+        self.installation.start_worker()
 
-    def _note(self, ending: str, asked: float) -> float:
-        duration = time.monotonic() - asked
+    def _note(self, ending: str, requested_at: float) -> float:
+        duration = time.monotonic() - requested_at
         self.seconds[ending].append(duration)
         self.chaos.counts[ending] += 1
         return duration
 
     def _ask(self) -> "subprocess.Popen[bytes]":
-        (worker,) = self.plant.alive()
+        (worker,) = self.installation.alive()
         worker.send_signal(signal.SIGTERM)
         return worker
 
@@ -137,16 +137,16 @@ class Enders:
             send(victim.pid, signal.SIGKILL)
         if code := worker.wait(180):
             self.sentences.append(f"{ending}: the worker ended with code {code}")
-        with reading(self.plant.sessions) as session:
+        with open_read_session(self.installation.sessions) as session:
             if session.scalar(select(Worker.id).where(Worker.pid == worker.pid).limit(1)):
                 self.sentences.append(f"{ending}: the worker left itself in the record")
-        if (status := self.plant.read(victim.run_id).status) not in ("queued", "finished"):
+        if (status := self.installation.read(victim.run_id).status) not in ("queued", "finished"):
             self.sentences.append(f"{ending}: the run is {status}")
 
     def _check_saved(self, ending: str, victim: Trainer) -> None:
-        run = self.plant.read(victim.run_id)
+        run = self.installation.read(victim.run_id)
         newest_query = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == victim.run_id)
-        with reading(self.plant.sessions) as session:
+        with open_read_session(self.installation.sessions) as session:
             saved_step = session.scalar(newest_query)
         if saved_step != run.last_step:
             self.sentences.append(
@@ -154,12 +154,12 @@ class Enders:
             )
 
     def _longest_step(self, victim: Trainer) -> float:
-        with reading(self.plant.sessions) as session:
+        with open_read_session(self.installation.sessions) as session:
             points = stored_points(session, victim.run_id)
         return max((point.value for point in points if point.name == "time/step_seconds"), default=0.0)
 
-    def _pid_of(self, victim: Trainer) -> int:
+    def _load_pid(self, victim: Trainer) -> int:
         """Return the process that the supervisor knows."""
-        with reading(self.plant.sessions) as session:
+        with open_read_session(self.installation.sessions) as session:
             attempt = session.get_one(Attempt, (victim.run_id, victim.attempt))
         return attempt.pid or 0

@@ -8,32 +8,32 @@ from backend.service.backup.contents import read_manifest, verify
 from backend.service.backup.restore import RESTORED_REASON, restore_backup
 from backend.service.backup.save import save_backup
 from backend.service.maintenance.reconciler import Reconciler
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from tests.faults.audit import audit
 from tests.faults.campaign import configs
-from tests.faults.plant import Kind, Plant
-from tests.faults.verdict import record_of
+from tests.faults.plant import FaultyInstallation, Kind
+from tests.faults.verdict import read_record
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
-def stop_everything(plant):
-    plant.reconciler.stop()
-    for process in plant.alive():
+def stop_everything(installation):
+    installation.reconciler.stop()
+    for process in installation.alive():
         process.send_signal(signal.SIGTERM)
         process.wait()
-    plant.engine.dispose()
+    installation.engine.dispose()
 
 
-def records(plant, run_ids):
-    with reading(plant.sessions) as session:
-        return [record_of(session, run_id) for run_id in run_ids]
+def records(installation, run_ids):
+    with open_read_session(installation.sessions) as session:
+        return [read_record(session, run_id) for run_id in run_ids]
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_runs_of_a_restored_backup_end_bit_equal(warm, database, tmp_path):
-    with Plant(Kind(database, "filesystem"), warm, workers=1, lease_seconds=30) as installation:
+    with FaultyInstallation(Kind(database, "filesystem"), warm, workers=1, lease_seconds=30) as installation:
         run_ids = installation.queue(configs(2, steps=20))
         wait_for(
             lambda: all(installation.read(run_id).last_step >= 5 for run_id in run_ids), "both runs train"

@@ -9,12 +9,12 @@ import signal
 import pytest
 from sqlalchemy import select
 
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from backend.storage.models import Event
 from tests.faults.audit import audit
 from tests.faults.campaign import configs, play
 from tests.faults.chaos import DAMAGE_KINDS, Chaos, damage, plan
-from tests.faults.plant import Kind, Plant
+from tests.faults.plant import FaultyInstallation, Kind
 from tests.faults.processes import send
 from tests.waiting import wait_for
 
@@ -29,7 +29,7 @@ def test_runs_end_bit_equal_whatever_is_killed_frozen_or_damaged(warm, database,
     kind = Kind(database, broker)
     faults = [*dict.fromkeys(plan(kind, 0, 1000)), "trainer_killed", "trainer_killed", "worker_killed"]
     random.shuffle(faults)
-    with Plant(kind, warm) as installation:
+    with FaultyInstallation(kind, warm) as installation:
         played_round = play(installation, faults, seed=random.randrange(10**9), runs=3)
     assert played_round.verdict.sentences == []
     assert played_round.is_clean, played_round.line()
@@ -37,7 +37,7 @@ def test_runs_end_bit_equal_whatever_is_killed_frozen_or_damaged(warm, database,
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_fails_with_a_message(warm):
-    with Plant(Kind("sqlite", "filesystem"), warm, workers=1) as installation:
+    with FaultyInstallation(Kind("sqlite", "filesystem"), warm, workers=1) as installation:
         chaos = Chaos(installation, seed=0)
         (run_id,) = installation.queue(configs(1, steps=200))
         wait_for(lambda: len(chaos.rows(run_id)) == 3, "three checkpoints")
@@ -55,7 +55,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_fails_with_a_message(warm):
         send(trainer.pid, signal.SIGKILL)
         installation.wait_until_ended([run_id])
         run = installation.read(run_id)
-        with reading(installation.sessions) as session:
+        with open_read_session(installation.sessions) as session:
             messages_told = session.scalars(select(Event.message).where(Event.kind == "checkpoint")).all()
         assert run.status == "failed"
         assert "none of the run's 3 checkpoints is complete" in run.reason

@@ -13,12 +13,12 @@ from sqlalchemy import select
 
 from backend.runs import lifecycle
 from backend.runs.leases import grace_seconds
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from backend.storage.models import Attempt, Event
 from tests.conftest import require
 from tests.faults.audit import audit
 from tests.faults.clocks import Clock
-from tests.faults.plant import Kind, Plant
+from tests.faults.plant import FaultyInstallation, Kind
 from tests.ports import free_port
 from tests.system.lab import TOKEN, Program
 from tests.waiting import wait_for
@@ -42,48 +42,50 @@ def trainer_on(clock):
     return ("env", *variables, sys.executable, str(TOY_TRAINER_PATH), "endless")
 
 
-def plant_on(clock, database, **options):
+def start_installation(clock, database, **options):
     kind = Kind(database, "filesystem")
-    return Plant(kind, workers=0, slots=1, lease_seconds=LEASE_SECONDS, trainer=trainer_on(clock), **options)
+    return FaultyInstallation(
+        kind, workers=0, slots=1, lease_seconds=LEASE_SECONDS, trainer=trainer_on(clock), **options
+    )
 
 
-def wait_for_steps(plant, run_id, *, attempt, further=1):
+def wait_for_steps(installation, run_id, *, attempt, step_count=1):
     """Wait until this attempt has made this number of additional steps."""
-    first_row = plant.read(run_id)
+    first_row = installation.read(run_id)
     first_step = first_row.last_step if first_row.attempt == attempt else 0
 
     def has_got_on():
-        run = plant.read(run_id)
+        run = installation.read(run_id)
         assert run.attempt <= attempt, "it was taken away"
-        return run.attempt == attempt and run.last_step >= first_step + further
+        return run.attempt == attempt and run.last_step >= first_step + step_count
 
     wait_for(has_got_on, "it trains")
 
 
-def assert_keeps_its_run(plant, run_id, *, attempt):
+def assert_keeps_its_run(installation, run_id, *, attempt):
     """Check that it still trains after a time in which an invalid lease would have expired."""
     ends_at = time.monotonic() + LEASE_SECONDS + grace_seconds(LEASE_SECONDS)
     while time.monotonic() < ends_at:
-        wait_for_steps(plant, run_id, attempt=attempt)
+        wait_for_steps(installation, run_id, attempt=attempt)
 
 
-def stop(plant, run_id):
-    with plant.sessions.begin() as session:
+def stop(installation, run_id):
+    with installation.sessions.begin() as session:
         lifecycle.request_action(session, run_id, "stop")
-    wait_for(lambda: plant.read(run_id).status == "stopped", "it stops")
+    wait_for(lambda: installation.read(run_id).status == "stopped", "it stops")
 
 
-def check(plant, run_id):
+def check(installation, run_id):
     """Check that nothing ended before it began, and audit rows and files."""
-    run = plant.read(run_id)
-    with reading(plant.sessions) as session:
+    run = installation.read(run_id)
+    with open_read_session(installation.sessions) as session:
         attempts = session.scalars(select(Attempt).where(Attempt.run_id == run_id)).all()
     spans = [
         (run.started_at, run.finished_at),
         *((attempt.started_at, attempt.ended_at) for attempt in attempts),
     ]
     assert all(begin is not None and end is not None and begin <= end for begin, end in spans)
-    assert audit(plant.sessions, plant.settings.state, clock_jumped=True) == []
+    assert audit(installation.sessions, installation.settings.state, clock_jumped=True) == []
 
 
 def answers(client, path):
@@ -94,11 +96,15 @@ def answers(client, path):
 
 
 @contextmanager
-def service_on(clock, plant):
+def service_on(clock, installation):
     """Yield a client of a service that has this clock and maintains the installation's runs."""
     port = free_port()
     service = Program(
-        plant.settings.state, "serve", "service", PORT=port, **plant.environment | clock.environment
+        installation.settings.state,
+        "serve",
+        "service",
+        PORT=port,
+        **installation.environment | clock.environment,
     )
     headers = {"Authorization": f"Bearer {TOKEN}"}
     try:
@@ -117,8 +123,8 @@ def check_pages(client, run_id):
     assert all(begin <= end for begin, end in [*spans, (run["started_at"], run["finished_at"])])
 
 
-def clock_events(plant, run_id):
-    with reading(plant.sessions) as session:
+def clock_events(installation, run_id):
+    with open_read_session(installation.sessions) as session:
         return list(
             session.scalars(select(Event.message).where(Event.run_id == run_id, Event.kind == "clock"))
         )
@@ -126,7 +132,7 @@ def clock_events(plant, run_id):
 
 def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_block_a_run(clock):
     with (
-        plant_on(clock, "postgres", reconciles=False) as installation,
+        start_installation(clock, "postgres", reconciles=False) as installation,
         service_on(clock, installation) as client,
     ):
         clock.set(-HOUR_SECONDS)
@@ -149,7 +155,7 @@ def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_block_a_run(cl
 @pytest.mark.nightly
 def test_a_machine_whose_clock_is_set_back_and_forth_continues_and_reports_it(clock):
     with (
-        plant_on(clock, "sqlite", reconciles=False) as installation,
+        start_installation(clock, "sqlite", reconciles=False) as installation,
         service_on(clock, installation) as client,
     ):
         worker = installation.start_worker(**clock.environment)

@@ -60,7 +60,7 @@ def restored(trainer):
     return step, float(sum(moment.double().sum() for moment in [*weights, *moments]))
 
 
-def refusals(sessions):
+def count_refusals(sessions):
     query = select(func.count()).where(Event.message.startswith("refused: "), Event.level == "error")
     with sessions() as session:
         return session.scalar(query)
@@ -77,7 +77,7 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
             shutil.rmtree(root / name)
         value_by_step[step] = restored(continuing(root))[1]
     recorder.flush()
-    refusals_before, damage_count = refusals(sessions), 0
+    refusals_before, damage_count = count_refusals(sessions), 0
     rng = random.Random(0)
     while damage_count < DAMAGE_COUNT:
         root = shutil.copytree(undamaged_directory, tmp_path / "damaged")
@@ -98,4 +98,4 @@ def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path)
         shutil.rmtree(root)
         damage_count += damaged_count
         recorder.flush()
-        assert refusals(sessions) == refusals_before + damage_count
+        assert count_refusals(sessions) == refusals_before + damage_count

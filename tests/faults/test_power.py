@@ -25,7 +25,7 @@ def _disks():
 )
 def test_a_power_cut_loses_nothing_that_was_acknowledged(database, act):
     limit = 1 if act == "training" else SAMPLE_SIZE
-    played_round = cut_power(database, act, every=1, first=1, limit=limit)
+    played_round = cut_power(database, act, interval=1, first=1, limit=limit)
     assert played_round.verdict.sentences == []
     assert played_round.is_clean, played_round.line()
     assert played_round.faults["power_cut"] >= 1
@@ -33,6 +33,6 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged(database, act):
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_without_syncs_the_same_cuts_lose_acknowledged_data(database):
-    played_round = cut_power(database, "launching", every=1, first=1, limit=SAMPLE_SIZE, syncs=False)
+    played_round = cut_power(database, "launching", interval=1, first=1, limit=SAMPLE_SIZE, syncs=False)
     assert played_round.measured["cuts_that_lost"] >= 1
     assert played_round.verdict.sentences == []

@@ -31,7 +31,7 @@ STEP_SECONDS = 0.03
 
 
 @pytest.fixture
-def lab(state_dir, sqlite_url, warm):
+def supervision(state_dir, sqlite_url, warm):
     settings = Settings(state_dir=state_dir, database_url=sqlite_url, grpolab_token="secret")
     engine = open_engine(sqlite_url)
     slot = Slot(0, "cpu", "CPU", 1)
@@ -51,7 +51,7 @@ def train_in_thread(supervisor, sessions):
     return thread, claim
 
 
-def process_of(sessions, claim, pids):
+def wait_for_process(sessions, claim, pids):
     """Return the process id of the attempt's trainer, which the stub's parent has forked."""
 
     def pid():
@@ -72,15 +72,15 @@ def has_checkpoint(sessions, run_id, step):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("number", "times"), [(signal.SIGKILL, 50), (signal.SIGTERM, 20)])
-def test_a_run_ends_at_the_step_of_its_stop_rule_wherever_its_trainer_dies(lab, number, times):
-    supervisor, sessions, pids = lab
+def test_a_run_ends_at_the_step_of_its_stop_rule_wherever_its_trainer_dies(supervision, number, times):
+    supervisor, sessions, pids = supervision
     rng = random.Random(1)
     interrupted_count = 0
     for seed in range(times):
         with sessions.begin() as session:
             run_id = make_run(session, config=HOPELESS_CONFIG, seed=seed).id
         thread, claim = train_in_thread(supervisor, sessions)
-        pid = process_of(sessions, claim, pids)
+        pid = wait_for_process(sessions, claim, pids)
         saved_step, steps = (MAX_EMPTY_STEPS, 2) if seed % 2 else (MAX_EMPTY_STEPS - 5, 7)
         wait_for(lambda: has_checkpoint(sessions, run_id, saved_step))  # noqa: B023 - called at once
         time.sleep(rng.uniform(0, steps * STEP_SECONDS))

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend.config.metrics import MACHINE_PREFIXES
 from backend.metrics.attempts import load_limits, valid_row_condition
-from backend.metrics.lineage import Stretch
+from backend.metrics.lineage import LineageSegment
 from backend.metrics.windows import iterate_points, load_run_points
 from backend.storage.completions import iterate_completions
 from backend.storage.models import Attempt, RolloutGroup, Run
@@ -22,10 +22,10 @@ PULSE_METRIC = "tokens/total"
 Record = dict[tuple[Any, ...], Any]
 
 
-def record_of(session: Session, run_id: str) -> Record:
+def read_record(session: Session, run_id: str) -> Record:
     """Return the metrics except for times, and the completions with rewards, that a run recorded."""
     limits = load_limits(session, [run_id]).get(run_id, ())
-    (segment,) = load_run_points(session, [Stretch(run_id)])
+    (segment,) = load_run_points(session, [LineageSegment(run_id)])
     groups = {
         group.id: group
         for group in session.scalars(
@@ -63,7 +63,7 @@ class Witness:
     steps: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """Pairs (step, attempt) of each run that were seen committed."""
 
-    def look(self, session: Session, run_ids: Iterable[str]) -> None:
+    def observe(self, session: Session, run_ids: Iterable[str]) -> None:
         """Remember what is committed now."""
         for run_id in run_ids:
             for point in stored_points(session, run_id):
@@ -74,8 +74,8 @@ class Witness:
         """Return the number of steps seen committed that now have no row or no valid row."""
         committed_steps = self.steps.get(run_id, set())
         current = Witness()
-        current.look(session, [run_id])
-        (segment,) = load_run_points(session, [Stretch(run_id)])
+        current.observe(session, [run_id])
+        (segment,) = load_run_points(session, [LineageSegment(run_id)])
         valid = {point.step for point in iterate_points(session, segment)}
         vanished = len(committed_steps - current.steps.get(run_id, set()))
         return vanished + len({step for step, _ in committed_steps} - valid)
@@ -112,7 +112,7 @@ def judge(session: Session, witness: Witness, references: dict[str, Record], fin
     verdict = Verdict(sentences=list(findings), double=len({s for s in findings if s.startswith("I2")}))
     for run_id, reference in references.items():
         run = session.get_one(Run, run_id)
-        record = record_of(session, run_id)
+        record = read_record(session, run_id)
         differing = [key for key in record.keys() | reference.keys() if record.get(key) != reference.get(key)]
         verdict.runs += 1
         verdict.attempts += len(session.scalars(select(Attempt).where(Attempt.run_id == run_id)).all())

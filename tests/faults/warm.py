@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from backend.service.process.gc_freeze import freeze_gc
-from tests.faults.failpoints import arm
+from tests.faults.failpoints import arm_failpoints
 
 
 def main(path: Path) -> NoReturn:
@@ -93,7 +93,7 @@ def _train(order: dict[str, Any], streams: list[int]) -> NoReturn:
     os.environ.update(order["env"])
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
-    arm(*order["arguments"])
+    arm_failpoints(*order["arguments"])
     code = 1
     try:
         train()

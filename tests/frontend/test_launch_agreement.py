@@ -56,7 +56,7 @@ FULL_CONFIGS = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
 """A JavaScript function that returns the full config of each pair of a base and a variant."""
 
 
-def config_of(base: dict[str, Any], variant: dict[str, Any], seed: int = 0) -> Any:
+def resolve_config(base: dict[str, Any], variant: dict[str, Any], seed: int = 0) -> Any:
     """Return the full config that the service would run."""
     return json_config(resolve(base, variant, seed).model_dump(mode="json"))
 
@@ -81,27 +81,27 @@ def test_a_field_is_found_by_its_path(in_node, path, kind):
 
 
 def test_the_smallest_changes_restore_the_other_config(in_node):
-    grpo, gspo = (config_of({}, {"preset": preset}) for preset in ("grpo", "gspo"))
+    grpo, gspo = (resolve_config({}, {"preset": preset}) for preset in ("grpo", "gspo"))
     changes = in_node(LAYERS_MODULE, "(o, [grpo, gspo]) => o.changesBetween(grpo, gspo)", [grpo, gspo])
     assert merge(grpo, changes) == gspo
     assert set(changes) == {"preset", "objective", "updates"}
 
 
 def test_a_clone_of_a_run_launches_the_same_config(in_node):
-    config = config_of({"steps": 40}, {"preset": "dapo", "optimizer": {"lr": 0.002}}, seed=3)
+    config = resolve_config({"steps": 40}, {"preset": "dapo", "optimizer": {"lr": 0.002}}, seed=3)
     call = "(f, [catalog, config]) => f.formFromConfig(catalog, config, { variant: 'mine', seed: 3 })"
     form = in_node(FORM_MODULE, call, [json_config(CATALOG), config])
     assert form["seeds"] == "3"
     assert form["base"] == {"steps": 40}
     assert form["variants"] == [{"name": "mine", "preset": "dapo", "optimizer": {"lr": 0.002}}]
-    assert config_of(form["base"], form["variants"][0], seed=3) == config
+    assert resolve_config(form["base"], form["variants"][0], seed=3) == config
 
 
 def test_a_recipe_becomes_a_variant_that_runs_the_recipe(in_node):
-    config = config_of({}, {"preset": "grpo", "optimizer": {"lr": 0.003}, "steps": 60})
+    config = resolve_config({}, {"preset": "grpo", "optimizer": {"lr": 0.003}, "steps": 60})
     base = {"steps": 200, "sampling": {"group_size": 4}}
     call = "(f, [catalog, base, config]) => f.variantOfRecipe(catalog, base, { name: 'demo', config })"
-    assert config_of(base, in_node(FORM_MODULE, call, [json_config(CATALOG), base, config])) == config
+    assert resolve_config(base, in_node(FORM_MODULE, call, [json_config(CATALOG), base, config])) == config
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_form_shows_the_config_that_the_server_would_run(in_node, base):
         [json_config(CATALOG), [(base, json_config(variant)) for variant in VARIANT_LAYERS]],
     )
     for variant, config in zip(VARIANT_LAYERS, configs, strict=True):
-        assert config == config_of(base, variant), variant
+        assert config == resolve_config(base, variant), variant
 
 
 def random_layer(random_: random.Random) -> dict[str, Any]:

@@ -70,10 +70,10 @@ def client(sqlite_url, settings):
         yield client
 
 
-def assert_refused(answer, about):
-    assert 400 <= answer.status_code < 500, (about, answer.status_code, answer.text[:200])
-    assert answer.headers["content-type"] == "application/problem+json", about
-    assert json.loads(answer.text)["detail"], about
+def assert_refused(response, context):
+    assert 400 <= response.status_code < 500, (context, response.status_code, response.text[:200])
+    assert response.headers["content-type"] == "application/problem+json", context
+    assert json.loads(response.text)["detail"], context
 
 
 @pytest.mark.parametrize("kind", INVALID_BODIES)

@@ -71,7 +71,7 @@ def watch():
 
 
 @pytest.fixture
-def lab(sqlite_url, settings, tmp_path):
+def app_and_run(sqlite_url, settings, tmp_path):
     """A service with a model, a dataset and a run with a checkpoint, and canaries next to them."""
     for folder in (settings.state, settings.state.parent, tmp_path):
         (folder / "canary").write_text(CANARY_TEXT)
@@ -157,26 +157,26 @@ BODY_POSITIONS = (
 )
 
 
-def requests_of(document, run):
+def build_requests(document, run):
     """Yield (whether it leads to files, a function from a text to method, address, headers and body)."""
     for method, hole, leads in path_positions(document, run):
         yield leads, lambda text, m=method, h=hole: (m, h.replace("{}", as_typed(text)), (), b"")
     for method, path, name in query_positions(document):
         yield False, lambda text, m=method, p=path, n=name: (m, f"{p}?{n}={quote(text)}", (), b"")
     for leads, config in CONFIG_POSITIONS:
-        yield leads, lambda text, c=config: ("POST", "/api/v1/validate", (JSON_HEADER,), dumped(c(text)))
+        yield leads, lambda text, c=config: ("POST", "/api/v1/validate", (JSON_HEADER,), dump_json(c(text)))
     yield (
         True,
         lambda text: (
             "POST",
             "/api/v1/problems/preview",
             (JSON_HEADER,),
-            dumped(CONFIG_POSITIONS[2][1](text)),
+            dump_json(CONFIG_POSITIONS[2][1](text)),
         ),
     )
     for body, path in BODY_POSITIONS:
         method = "POST" if path.endswith("experiments") else "PATCH"
-        yield False, lambda text, m=method, p=path, b=body: (m, p, (JSON_HEADER,), dumped(b(text)))
+        yield False, lambda text, m=method, p=path, b=body: (m, p, (JSON_HEADER,), dump_json(b(text)))
     header = (
         b"idempotency-key",
         b"last-event-id",
@@ -194,7 +194,7 @@ def as_typed(text):
     return quote(text, safe="/%.;=:@&+$,~!*'()-_")
 
 
-def dumped(body):
+def dump_json(body):
     return json.dumps(body).encode()
 
 
@@ -231,10 +231,10 @@ def test_the_watch_detects_opened_files(watch, tmp_path):
     watch.escapes.clear()
 
 
-def test_no_path_and_no_name_leads_outside(lab, settings, watch, capsys):
-    app, run = lab
+def test_no_path_and_no_name_leads_outside(app_and_run, settings, watch, capsys):
+    app, run = app_and_run
     document = app.openapi()
-    request_positions = list(requests_of(document, run))
+    request_positions = list(build_requests(document, run))
     is_everything = bool(os.environ.get("GRPOLAB_ALL_PATHS"))
     attacks = (*HOSTILE_PATHS, *HOSTILE_NAMES)
     assert (len(set(HOSTILE_PATHS)), len(set(HOSTILE_NAMES))) == (300, 200)

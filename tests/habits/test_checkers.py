@@ -164,7 +164,7 @@ def violations(root: Any, cls: type | None) -> Iterator[Call]:
         for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
             if not isinstance(node, ast.Call):
                 continue
-            target = resolved(node.func, function, cls)
+            target = resolve_node(node.func, function, cls)
             if is_own(target):
                 unvisited += methods(target) if inspect.isclass(target) else [target]
             elif target is None:
@@ -173,7 +173,7 @@ def violations(root: Any, cls: type | None) -> Iterator[Call]:
                 yield Call(location, ast.unparse(node), reason)
 
 
-def resolved(node: ast.expr, function: Any, cls: type | None) -> Any:
+def resolve_node(node: ast.expr, function: Any, cls: type | None) -> Any:
     """Return the object that a name stands for, or None if only execution can tell."""
     if isinstance(node, ast.Name):
         if node.id in function.__code__.co_varnames:
@@ -182,7 +182,7 @@ def resolved(node: ast.expr, function: Any, cls: type | None) -> Any:
     if isinstance(node, ast.Attribute):
         if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
             return getattr(cls, node.attr, None)
-        owner = resolved(node.value, function, cls)
+        owner = resolve_node(node.value, function, cls)
         return getattr(owner, node.attr, None) if inspect.ismodule(owner) or inspect.isclass(owner) else None
     return None
 

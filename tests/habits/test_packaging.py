@@ -86,7 +86,7 @@ def distributions(*folders: str) -> set[str]:
 
 
 @functools.cache
-def needs(name: str) -> list[Requirement]:
+def list_requirements(name: str) -> list[Requirement]:
     """Return the requirements of a distribution without extras. Only one for this Python can be queried."""
     try:
         return [Requirement(text) for text in requires(name) or [] if "extra ==" not in text]
@@ -113,7 +113,7 @@ def test_a_lock_is_complete_on_every_machine(lock):
     """With hashes, pip installs only listed packages. torch installs its own libraries."""
     pinned_versions = pins(LOCK_TEXT_BY_NAME[lock])
     for name, machine in itertools.product(pinned_versions, MACHINES):
-        for requirement in needs(name):
+        for requirement in list_requirements(name):
             if requirement.marker is None or requirement.marker.evaluate({**machine, "extra": ""}):
                 assert canonicalize_name(requirement.name) in pinned_versions, (
                     f"{name} needs {requirement} on {machine}"

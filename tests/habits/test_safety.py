@@ -57,7 +57,7 @@ def calls(tree: ast.AST) -> Iterator[str]:
             yield dotted(node.func)
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+def list_imports(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -83,7 +83,7 @@ def trees():
 
 def test_nothing_loads_or_executes_code_from_data(trees):
     for path, tree in trees.items():
-        modules = {name.partition(".")[0] for name in imported(tree)} & CODE_LOADING_MODULES
+        modules = {name.partition(".")[0] for name in list_imports(tree)} & CODE_LOADING_MODULES
         assert modules == ({"pickle"} if path == PICKLE_READER else set()), path
         allowed_calls = {"exec", "compile"} if path == PROGRAM_RUNNER else set()
         assert not set(calls(tree)) & (CODE_RUNNING_BUILTINS | CODE_LOADING_CALLS) - allowed_calls, path

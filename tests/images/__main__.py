@@ -160,7 +160,7 @@ def _train() -> None:
         print(f"trained: {run['last_step']} steps, {len(checkpoints)} checkpoint, {run['status']}")
 
 
-def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
+def _flags(shared_directory: Path, environment: dict[str, str]) -> list[str]:
     targets = {name: f"/{name}" for name in ("state", "models", "datasets", "postgres", "redis")}
     variables = {
         "STATE_DIR": "/state",
@@ -171,7 +171,9 @@ def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
         **environment,
     }
     flags = [
-        argument for name, target in targets.items() for argument in ("--volume", f"{shared / name}:{target}")
+        argument
+        for name, target in targets.items()
+        for argument in ("--volume", f"{shared_directory / name}:{target}")
     ]
     return [
         *flags,

@@ -32,13 +32,13 @@ def skypilot(task: dict[str, Any]) -> None:
 def verdicts(judge: Callable[[dict[str, Any]], None], manifests: list[Any], name: str) -> Iterator[str]:
     """Yield errors of manifests, including a misspelt field that was not refused."""
     for number, manifest in enumerate(manifests):
-        if reason := refusal(judge, manifest):
+        if reason := find_refusal(judge, manifest):
             yield f"{name} {number}: {reason}"
-        if not refusal(judge, manifest | {"misspelt": 1}):
+        if not find_refusal(judge, manifest | {"misspelt": 1}):
             yield f"{name} {number}: a misspelt field passes"
 
 
-def refusal(judge: Callable[[dict[str, Any]], None], manifest: dict[str, Any]) -> str:
+def find_refusal(judge: Callable[[dict[str, Any]], None], manifest: dict[str, Any]) -> str:
     """Return why a manifest is refused, or an empty text if it is valid."""
     try:
         judge(manifest)

@@ -34,14 +34,14 @@ def main() -> None:
         print(json.dumps(list(processes(url, int(number)))), flush=True)
 
 
-def _die(url: str, every: int) -> Iterator[dict[str, Any]]:
+def _die(url: str, interval: int) -> Iterator[dict[str, Any]]:
     visit_number = 0
     while True:
         ended_process = _ended(url, *_start(url, _death_at(visit_number)))
         yield ended_process
         if not ended_process["code"]:
             return
-        visit_number += every
+        visit_number += interval
 
 
 def _race(url: str, number: int) -> Iterator[dict[str, Any]]:

@@ -49,12 +49,12 @@ def quantised_peak(run: RunConfig) -> tuple[int, float]:
     """Return measured and estimated bytes of a learning step of a Qwen3 with a quantised base."""
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(Qwen3Config(**QWEN_7M)).to(getattr(torch, run.policy.dtype)).eval()
-    shape = shape_of(model)
+    shape = read_shape(model)
     quantise_base(model, run.policy.quantization, "cpu")
-    return compared(model, shape, run, base="qwen3")
+    return compare_learning_memory(model, shape, run, base="qwen3")
 
 
-def config_of(
+def make_config(
     name: str,
     dtype: str,
     adapter: str,
@@ -95,10 +95,12 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
     """Return the peak bytes of a learning step, and the estimate without the process."""
     model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, config.policy.dtype)).to(device)
     freeze_beside_text(model)
-    return compared(model, shape_of(published(name, vocabulary=VOCABULARY)), config, base=name, device=device)
+    return compare_learning_memory(
+        model, read_shape(published(name, vocabulary=VOCABULARY)), config, base=name, device=device
+    )
 
 
-def compared(
+def compare_learning_memory(
     model: Any, shape: ModelShape, config: RunConfig, *, base: str, device: str = "cpu"
 ) -> tuple[int, float]:
     """Return measured and estimated bytes for a model and the shape that its files have."""
@@ -117,11 +119,11 @@ def compared(
 def sampled_and_estimated(name: str, dtype: str) -> tuple[int, float]:
     """Return the peak bytes of sampling in addition to the weights, and the estimate."""
     model = build(name, vocabulary=VOCABULARY, dtype=getattr(torch, dtype))
-    shape = shape_of(published(name, vocabulary=VOCABULARY))
-    return sampled(model, shape, config_of(name, dtype, "none", recomputed=False))
+    shape = read_shape(published(name, vocabulary=VOCABULARY))
+    return compare_sampling_memory(model, shape, make_config(name, dtype, "none", recomputed=False))
 
 
-def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
+def compare_sampling_memory(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, float]:
     """Return measured and estimated bytes of sampling for a model and the shape that its files have."""
     sampling_run = config.with_(sampling=config.sampling.with_(**SAMPLING_SIZES))
     memory = estimate_phases(sampling_run, shape, None, on_cpu=True, prompt_tokens=PROMPT)[0]
@@ -130,10 +132,10 @@ def sampled(model: Any, shape: ModelShape, config: RunConfig) -> tuple[int, floa
     return sampling_peak(model, sampling_run, prompt_tokens=PROMPT), estimated_bytes
 
 
-def shape_of(model: Any) -> ModelShape:
+def read_shape(model: Any) -> ModelShape:
     """Return the shape that the files of a model would have."""
     weights = [Weight(key, tuple(weight.shape)) for key, weight in model.state_dict().items()]
-    return ModelShape.of(model.config.to_dict(), weights)
+    return ModelShape.from_config(model.config.to_dict(), weights)
 
 
 def learning_peak(model: Any, config: RunConfig) -> int:

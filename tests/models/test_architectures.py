@@ -80,7 +80,7 @@ def batch(policy, completions):
     )
 
 
-def plain(policy, ids, prompt):
+def compute_plain_logprobs(policy, ids, prompt):
     """Return log-probabilities after the first `prompt` ids, from the model's own forward and logits."""
     with torch.no_grad():
         logits = policy.model(torch.tensor([ids]), use_cache=False).logits[0, prompt - 1 : -1].float()
@@ -108,7 +108,7 @@ def test_the_sampler_reports_the_models_own_log_probabilities(policy, completion
     for text, group in zip(PROMPTS, completions, strict=True):
         prompt = policy.encode(text, room=16)
         for completion in group:
-            expected = plain(policy, prompt + completion.ids.tolist(), len(prompt))
+            expected = compute_plain_logprobs(policy, prompt + completion.ids.tolist(), len(prompt))
             reported_logprobs = torch.from_numpy(completion.sampler_logprobs)
             torch.testing.assert_close(
                 reported_logprobs, expected, atol=MAX_DIFFERENCE_BY_DTYPE[policy.model.dtype], rtol=0
@@ -118,7 +118,7 @@ def test_the_sampler_reports_the_models_own_log_probabilities(policy, completion
 def test_the_learner_computes_the_models_own_log_probabilities(policy, batch):
     logprobs = token_logprobs(policy.model, batch, temperature=DECODING.temperature).logprobs.detach()
     for row, (prompt, length) in enumerate(zip(batch.prompt_lengths, batch.lengths, strict=True)):
-        expected = plain(policy, batch.ids[row, : prompt + length].tolist(), int(prompt))
+        expected = compute_plain_logprobs(policy, batch.ids[row, : prompt + length].tolist(), int(prompt))
         torch.testing.assert_close(
             logprobs[row, :length], expected, atol=MAX_DIFFERENCE_BY_DTYPE[policy.model.dtype], rtol=0
         )

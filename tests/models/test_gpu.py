@@ -13,7 +13,7 @@ from backend.config.merge import resolve
 from backend.config.resources import ResourcesConfig
 from backend.config.sections import OptimizerConfig
 from tests.models.architectures import ARCHITECTURES, build, tokenizer
-from tests.models.memory_peaks import shape_of
+from tests.models.memory_peaks import read_shape
 from worker.policy.adapter import adapter_weights, add_adapter
 from worker.policy.logprobs import token_logprobs
 from worker.policy.microbatches import Microbatches
@@ -68,7 +68,7 @@ def sized(sizes):
     return model.eval()
 
 
-def batch_of(rows, tokens, *, prompt=32):
+def make_batch(rows, tokens, *, prompt=32):
     ids = torch.randint(3, 120, (rows, tokens), generator=torch.Generator().manual_seed(0)).tolist()
     return token_batch([row[:prompt] for row in ids], [row[prompt:] for row in ids], pad_id=0, device=DEVICE)
 
@@ -77,12 +77,12 @@ def learn(model, batch):
     token_logprobs(model, batch, temperature=1.0).logprobs.sum().backward()
 
 
-def peak_of(work):
+def measure_peak(operation):
     """Return the peak bytes of CUDA's allocator during some work, in addition to those in use before."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     bytes_before = torch.cuda.memory_allocated()
-    work()
+    operation()
     torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated() - bytes_before
 
@@ -127,7 +127,7 @@ def test_sampler_and_learner_match_the_model_in_bfloat16(name):
 
 @pytest.mark.parametrize("kind", ["int8", "nf4", "nf4_double"])
 def test_a_quantised_base_matches_a_cpu_and_trains_its_adapter(kind):
-    batch = batch_of(4, 48)
+    batch = make_batch(4, 48)
     by_device = {}
     for device in ("cpu", DEVICE):
         model = build("qwen3")
@@ -138,7 +138,7 @@ def test_a_quantised_base_matches_a_cpu_and_trains_its_adapter(kind):
             for weight in adapter_weights(model).values():
                 weight.copy_(0.05 * torch.randn(weight.shape))
         tokens = (
-            batch_of(4, 48)
+            make_batch(4, 48)
             if device == DEVICE
             else token_batch(
                 [row[:32] for row in batch.ids.tolist()], [row[32:] for row in batch.ids.tolist()], pad_id=0
@@ -161,22 +161,22 @@ def test_a_quantised_base_matches_a_cpu_and_trains_its_adapter(kind):
 
 
 def test_activation_checkpointing_lowers_the_peak_and_keeps_the_gradient():
-    model, batch = sized(MEDIUM_SIZES), batch_of(8, 512)
+    model, batch = sized(MEDIUM_SIZES), make_batch(8, 512)
     learn(model, batch)  # gradients exist from now on
-    plain_peak = peak_of(lambda: learn(model, batch))
+    plain_peak = measure_peak(lambda: learn(model, batch))
     gradient = model.model.layers[0].mlp.up_proj.weight.grad.clone()
     model.zero_grad(set_to_none=False)
     enable_recompute(model)
-    assert peak_of(lambda: learn(model, batch)) < 0.6 * plain_peak
+    assert measure_peak(lambda: learn(model, batch)) < 0.6 * plain_peak
     torch.testing.assert_close(
         model.model.layers[0].mlp.up_proj.weight.grad, gradient / 2, rtol=0.05, atol=1e-2
     )
 
 
 def test_out_of_memory_halves_the_micro_batches(limit_memory):
-    model, batch = sized(MEDIUM_SIZES), batch_of(16, 512)
+    model, batch = sized(MEDIUM_SIZES), make_batch(16, 512)
     learn(model, batch.rows(torch.arange(1)))
-    peak = peak_of(lambda: learn(model, batch))
+    peak = measure_peak(lambda: learn(model, batch))
     model.zero_grad(set_to_none=False)
     passes = Microbatches(ResourcesConfig())
     limit_memory(0.6 * peak)
@@ -199,7 +199,7 @@ def test_out_of_memory_halves_the_rows_of_the_sampler(limit_memory):
         sampler = Sampler(policy, rows_at_once=rows_at_once, limit=limit)
         return sampler.sample(PROMPTS[:1] * 8, 32, decoding, generator)
 
-    peak = peak_of(lambda: sample(256, RowLimit()))
+    peak = measure_peak(lambda: sample(256, RowLimit()))
     limit_memory(0.6 * peak)
     completions = sample(256, limit)
     assert limit.halvings >= 1
@@ -224,7 +224,7 @@ def test_seven_billion_weights_learn_with_lora_within_the_estimate(quantization)
         }
     )
     model = sized(QWEN_7B_SIZES)
-    shape = shape_of(model)
+    shape = read_shape(model)
     quantise_base(model, quantization, DEVICE)
     add_adapter(model, LoraAdapter(rank=16), base="seven")
     enable_recompute(model)
@@ -233,7 +233,7 @@ def test_seven_billion_weights_learn_with_lora_within_the_estimate(quantization)
     weight_before = copy.deepcopy(next(iter(adapter_weights(model).values())))
     torch.cuda.reset_peak_memory_stats()
     for step in (1, 2):
-        learn(model, batch_of(rows, columns, prompt=256))
+        learn(model, make_batch(rows, columns, prompt=256))
         optimizer.take_gradients()
         assert optimizer.step(step).applied
     memory = estimate_phases(config, shape, LoraAdapter(rank=16), on_cpu=False, prompt_tokens=256)[1]

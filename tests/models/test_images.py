@@ -22,51 +22,51 @@ CONTEXT_TOKENS = 512
 
 
 @pytest.fixture(scope="module", params=["gemma3_images", "qwen3.5_images"])
-def named(request, tmp_path_factory):
+def named_model(request, tmp_path_factory):
     models = tmp_path_factory.mktemp("models")
     save(request.param, models / request.param, vocabulary=128)
     return request.param, Settings(models_dir=models)
 
 
-def opened(named, **fields):
-    name, settings = named
+def load_named_policy(named_model, **fields):
+    name, settings = named_model
     return load_policy(PolicyConfig(name=name, dtype="float32", **fields), settings)
 
 
-def stored(named):
-    name, settings = named
+def read_stored_shape(named_model):
+    name, settings = named_model
     directory = settings.models_dir / name
     config = json.loads((directory / "config.json").read_text())
-    return config, ModelShape.of(config, read_weights(directory))
+    return config, ModelShape.from_config(config, read_weights(directory))
 
 
-def test_an_overlong_prompt_is_refused(named):
-    policy = opened(named)
+def test_an_overlong_prompt_is_refused(named_model):
+    policy = load_named_policy(named_model)
     assert policy.context == CONTEXT_TOKENS
     with pytest.raises(InvalidConfig, match="expected at most 448"):
         policy.encode("1" * 500, room=64)
 
 
-def test_only_the_text_model_trains(named):
-    policy = opened(named)
+def test_only_the_text_model_trains(named_model):
+    policy = load_named_policy(named_model)
     for model in (policy.model, with_value_head(policy.model)):
         trained_names = {name for name, weight in model.named_parameters() if weight.requires_grad}
         image_names = {name for name, _ in model.named_parameters() if is_outside_text_model(name)}
         assert trained_names == {name for name, _ in model.named_parameters()} - image_names
 
 
-def test_an_adapter_changes_only_the_text_model(named):
-    policy = opened(named, adapter=LoraAdapter(rank=2))
+def test_an_adapter_changes_only_the_text_model(named_model):
+    policy = load_named_policy(named_model, adapter=LoraAdapter(rank=2))
     adapted = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
     assert adapted
     assert not any(map(is_outside_text_model, adapted))
 
 
 @pytest.mark.parametrize("kind", ["int8", pytest.param("nf4", marks=pytest.mark.nightly)])
-def test_the_part_that_reads_images_is_not_quantised(named, kind):
+def test_the_part_that_reads_images_is_not_quantised(named_model, kind):
     plain_policy, rounded_policy = (
-        opened(named),
-        opened(named, adapter=LoraAdapter(rank=2), quantization=kind),
+        load_named_policy(named_model),
+        load_named_policy(named_model, adapter=LoraAdapter(rank=2), quantization=kind),
     )
     beside_text = {
         name: weight
@@ -82,12 +82,12 @@ def test_the_part_that_reads_images_is_not_quantised(named, kind):
     )
 
 
-def test_the_estimate_counts_the_loaded_weights(named):
-    model, (_, shape) = opened(named).model, stored(named)
+def test_the_estimate_counts_the_loaded_weights(named_model):
+    model, (_, shape) = load_named_policy(named_model).model, read_stored_shape(named_model)
     loaded_count = sum(weight.numel() for weight in model.parameters())
     trained_count = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     assert (shape.parameters, shape.parameters + shape.other_weights) == (trained_count, loaded_count)
-    config = RunConfig(policy={"name": named[0], "dtype": "float32"})
+    config = RunConfig(policy={"name": named_model[0], "dtype": "float32"})
     bytes_by_purpose = estimate_memory(config, shape, None, on_cpu=True).parts
     assert (bytes_by_purpose["weights"], bytes_by_purpose["optimizer"]) == (
         4 * loaded_count,

@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from tests.models.memory_peaks import config_of, measured_and_estimated, quantised_peak, sampled_and_estimated
+from tests.models.memory_peaks import (
+    make_config,
+    measured_and_estimated,
+    quantised_peak,
+    sampled_and_estimated,
+)
 
 pytestmark = pytest.mark.nightly
 
@@ -22,7 +27,7 @@ pytestmark = pytest.mark.nightly
     ],
 )
 def test_an_estimate_is_within_15_percent_of_the_measured_peak(architecture, dtype, adapter, recomputed):
-    config = config_of(architecture, dtype, adapter, recomputed=recomputed)
+    config = make_config(architecture, dtype, adapter, recomputed=recomputed)
     measured_bytes, estimated_bytes = measured_and_estimated(architecture, config)
     assert estimated_bytes == pytest.approx(measured_bytes, rel=0.15)
 
@@ -46,7 +51,7 @@ def test_an_estimate_of_sampling_is_within_15_percent_of_the_measured_peak(archi
 @pytest.mark.parametrize("architecture", ["mistral", "gemma2", "deepseek_v3"])
 @pytest.mark.parametrize("recomputed", [False, True])
 def test_an_estimate_supports_packed_rows(architecture, recomputed):
-    config = config_of(architecture, "float32", "lora", recomputed=recomputed, packing="on")
+    config = make_config(architecture, "float32", "lora", recomputed=recomputed, packing="on")
     measured_bytes, estimated_bytes = measured_and_estimated(architecture, config)
     assert estimated_bytes == pytest.approx(measured_bytes, rel=0.15)
 
@@ -54,7 +59,7 @@ def test_an_estimate_supports_packed_rows(architecture, recomputed):
 @pytest.mark.parametrize("kind", ["int8", "nf4", "nf4_double"])
 @pytest.mark.parametrize("recomputed", [False, True])
 def test_an_estimate_supports_a_quantised_base(kind, recomputed):
-    config = config_of("qwen3", "bfloat16", "lora", recomputed=recomputed, quantization=kind)
+    config = make_config("qwen3", "bfloat16", "lora", recomputed=recomputed, quantization=kind)
     measured_bytes, estimated_bytes = quantised_peak(config)
     assert estimated_bytes == pytest.approx(measured_bytes, rel=0.15)
 
@@ -65,6 +70,6 @@ def test_an_estimate_supports_a_quantised_base(kind, recomputed):
 @pytest.mark.parametrize("packing", ["off", "auto"])
 @pytest.mark.parametrize("architecture", ["qwen3", "mistral", "gemma2"])
 def test_an_estimate_is_within_15_percent_of_what_cuda_allocates(architecture, packing, adapter):
-    config = config_of(architecture, "bfloat16", adapter, recomputed=False, packing=packing)
+    config = make_config(architecture, "bfloat16", adapter, recomputed=False, packing=packing)
     measured_bytes, estimated_bytes = measured_and_estimated(architecture, config, device="cuda")
     assert estimated_bytes == pytest.approx(measured_bytes, rel=0.15)

@@ -33,7 +33,7 @@ NIGHTLY_CASES = [
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
+def service_and_directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("models")
     service = Service(str(directory / "state"), MODELS_DIR=str(directory / "models"), WORKER_SLOTS="1")
     try:
@@ -58,8 +58,8 @@ def finished_run(service, config):
 
 
 @pytest.mark.parametrize(("name", "dtype", "adapter"), CASES if IS_FULL else NIGHTLY_CASES)
-def test_a_run_trains_and_its_checkpoint_opens(lab, name, dtype, adapter):
-    service, directory = lab
+def test_a_run_trains_and_its_checkpoint_opens(service_and_directory, name, dtype, adapter):
+    service, directory = service_and_directory
     base = directory / "models" / name
     if not base.exists():
         save(name, base, vocabulary=VOCABULARY_SIZE)

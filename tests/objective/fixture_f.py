@@ -25,26 +25,26 @@ SAMPLER_LOGPROBS = [[-0.55, -1.2], [-0.1, -3.0, -0.7], [-0.4], [-0.3, -0.9, -1.6
 GARBAGE = float("nan")
 
 
-def padded(rows: list[list[float]], *, fill: float = GARBAGE) -> Tensor:
+def pad_rows(rows: list[list[float]], *, fill: float = GARBAGE) -> Tensor:
     return torch.tensor([row + [fill] * (4 - len(row)) for row in rows], dtype=torch.float64)
 
 
 MASK = torch.tensor([[t < len(row) for t in range(4)] for row in OLD_LOGPROBS])
-NEW_LOGPROBS = padded(OLD_LOGPROBS) + padded(DRIFT)
+NEW_LOGPROBS = pad_rows(OLD_LOGPROBS) + pad_rows(DRIFT)
 ENTROPY = torch.full_like(NEW_LOGPROBS, 1.37).where(MASK, GARBAGE)
 
 
 def advantages(knob=None, rewards=REWARDS) -> Tensor:
     scores = torch.tensor(rewards, dtype=torch.float64)
     if isinstance(knob, knobs.Critic):
-        token_rewards, expected = last_token_rewards(scores.flatten(), MASK), padded(OLD_LOGPROBS).exp()
+        token_rewards, expected = last_token_rewards(scores.flatten(), MASK), pad_rows(OLD_LOGPROBS).exp()
         return estimate_token_advantages(token_rewards, expected, MASK, knob).advantages
     is_scored = torch.ones_like(scores, dtype=torch.bool)
     single_term = RewardTerms(scores[None], is_scored[None], torch.ones(1, 1, dtype=torch.float64))
     lengths = MASK.sum(dim=1).double().view(scores.shape) if scores.numel() == len(MASK) else None
     knob = knob or knobs.GroupMean()
     if isinstance(knob, knobs.OptimalTokenBaseline):
-        return estimate_against_tokens(scores, is_scored, MASK, padded(OLD_LOGPROBS).exp())
+        return estimate_against_tokens(scores, is_scored, MASK, pad_rows(OLD_LOGPROBS).exp())
     greedy_rewards = scores.mean(dim=1) / 2
     return estimate_advantages(
         scores, is_scored, knob, terms=single_term, lengths=lengths, greedy=greedy_rewards
@@ -56,9 +56,9 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
         "mask": MASK,
         "advantages": advantages(objective.advantage),
         "group_index": torch.zeros(4, dtype=torch.long),
-        "old_logprobs": padded(OLD_LOGPROBS),
-        "sampler_logprobs": padded(SAMPLER_LOGPROBS),
-        "reference_logprobs": padded(REFERENCE_LOGPROBS),
+        "old_logprobs": pad_rows(OLD_LOGPROBS),
+        "sampler_logprobs": pad_rows(SAMPLER_LOGPROBS),
+        "reference_logprobs": pad_rows(REFERENCE_LOGPROBS),
         "correct": torch.tensor(REWARDS[0]) == 1,
     }
     policy_batch = PolicyBatch(**(fields | changes))
@@ -68,10 +68,10 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
 
 
 def run(
-    objective: Objective, new: Tensor = NEW_LOGPROBS, *, max_new_tokens=4, entropy=None, **changes
+    objective: Objective, new_logprobs: Tensor = NEW_LOGPROBS, *, max_new_tokens=4, entropy=None, **changes
 ) -> tuple[PolicyLoss, Tensor]:
     """Return the loss on F, and minus its gradient for each of the ten tokens."""
-    leaf = new.clone().requires_grad_()
+    leaf = new_logprobs.clone().requires_grad_()
     policy_batch = batch(objective, **changes)
     weights = denominators(
         policy_batch.mask,

@@ -168,7 +168,7 @@ def test_reweighting_keeps_probable_tokens_and_mutes_rare_ones():
     assert weighed.tolist()[0] == pytest.approx([0.73, 0.85, 0.97])
 
 
-def whitened_groups(scale, *, lengths, over, unscored=(), **options):
+def whitened_groups(scale, *, lengths, scope, unscored=(), **options):
     """Return the advantages of TWO_GROUPS with completions of these lengths."""
     knob = knobs.GroupMean(scale=scale, **options)
     estimate = advantages(TWO_GROUPS, knob, unscored=unscored).advantages
@@ -182,46 +182,48 @@ def whitened_groups(scale, *, lengths, over, unscored=(), **options):
         group_index=torch.tensor([0] * 4 + [1] * 4),
         scored=is_scored,
     )
-    return whiten(batch, knob, over=over).advantages.tolist()
+    return whiten(batch, knob, over=scope).advantages.tolist()
 
 
 LENGTHS = [[2, 3, 1, 4], [1, 1, 2, 2]]
 
 
 def test_magistral_whitens_the_completions_of_a_minibatch():
-    advantages = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
+    advantages = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, scope="minibatch")
     assert advantages[:4] == pytest.approx([0.9998, 0.9998, -0.9998, -0.9998], abs=6e-5)
     assert advantages[4:] == pytest.approx([1.4997, -0.4999, -0.4999, -0.4999], abs=6e-5)
     population = knobs.SeqWhiten(ddof=0, eps=0)
-    advantages = whitened_groups(population, lengths=LENGTHS, over="minibatch")
+    advantages = whitened_groups(population, lengths=LENGTHS, scope="minibatch")
     assert advantages[:4] == pytest.approx([1.0690, 1.0690, -1.0690, -1.0690], abs=6e-5)
     assert advantages[4:] == pytest.approx([1.6036, -0.5345, -0.5345, -0.5345], abs=6e-5)
 
 
 def test_prorl_whitens_over_all_tokens_of_the_step():
-    advantages = whitened_groups(knobs.TokenWhiten(ddof=0), lengths=LENGTHS, over="step")
+    advantages = whitened_groups(knobs.TokenWhiten(ddof=0), lengths=LENGTHS, scope="step")
     assert advantages[:4] == pytest.approx([1.1594, 1.1594, -1.0230, -1.0230], abs=6e-5)
     assert advantages[4:] == pytest.approx([1.7050, -0.4774, -0.4774, -0.4774], abs=6e-5)
-    advantages = whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, over="step")
+    advantages = whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, scope="step")
     assert advantages[:4] == pytest.approx([1.1226, 1.1226, -0.9905, -0.9905], abs=6e-5)
     assert advantages[4:] == pytest.approx([1.6508, -0.4622, -0.4622, -0.4622], abs=6e-5)
 
 
 def test_each_whitening_is_applied_once_in_its_position():
     centred_values = [0.5, 0.5, -0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
-    assert whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="step") == centred_values
-    assert whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, over="minibatch") == centred_values
-    assert whitened_groups(NO_SCALE, lengths=LENGTHS, over="minibatch") == centred_values
+    assert whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, scope="step") == centred_values
+    assert whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, scope="minibatch") == centred_values
+    assert whitened_groups(NO_SCALE, lengths=LENGTHS, scope="minibatch") == centred_values
 
 
 def test_whitening_keeps_the_groups_sum_rule():
-    plain_values = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
-    rooted_values = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch", group_sum="sqrt")
+    plain_values = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, scope="minibatch")
+    rooted_values = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, scope="minibatch", group_sum="sqrt")
     assert rooted_values == pytest.approx([2 * a for a in plain_values])
 
 
 def test_an_unscored_completion_is_excluded_from_whitening():
-    advantages = whitened_groups(knobs.SeqWhiten(eps=0), lengths=LENGTHS, over="minibatch", unscored=[(1, 0)])
+    advantages = whitened_groups(
+        knobs.SeqWhiten(eps=0), lengths=LENGTHS, scope="minibatch", unscored=[(1, 0)]
+    )
     assert advantages[4:] == [0, 0, 0, 0]
     assert advantages[:2] == pytest.approx(
         [0.5 / (1 / 6) ** 0.5] * 2

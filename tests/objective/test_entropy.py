@@ -11,7 +11,7 @@ from tests.objective import fixture_f as f
 from worker.objective.entropy import next_coefficient, used_coefficient
 from worker.objective.policy_loss import denominators, policy_loss
 
-ENTROPY = f.padded([[1.0, 2.0], [1.0, 1.0, 1.0], [3.0], [2.0, 2.0, 2.0, 2.0]])
+ENTROPY = f.pad_rows([[1.0, 2.0], [1.0, 1.0, 1.0], [3.0], [2.0, 2.0, 2.0, 2.0]])
 
 
 def bonus(objective, **changes):

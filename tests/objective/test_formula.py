@@ -30,12 +30,12 @@ def members(union):
     return typing.get_args(typing.get_args(union)[0])
 
 
-def text_of(preset):
+def list_formula_lines(preset):
     return formula_of(resolve({"preset": preset}))["text"].splitlines()
 
 
 def test_grpo_reads_as_in_its_paper():
-    assert text_of("grpo") == [
+    assert list_formula_lines("grpo") == [
         "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ) + 0.04 · 1/B ∑ᵢ 1/|oᵢ| ∑ₜ kᵢₜ",
         "Aᵢ = (Rᵢ − mean(R_group)) / (std(R_group) + 0.0001)",
         "Rᵢ = correctness",
@@ -48,9 +48,9 @@ def test_grpo_reads_as_in_its_paper():
 
 
 def test_dapo_and_dr_grpo_differ_from_grpo_as_documented():
-    assert text_of("dapo")[0] == "L = − 1/(∑ᵢ |oᵢ|) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.28) Aᵢ)"
-    assert text_of("dr_grpo")[0] == "L = − 1/(B 64) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ)"
-    assert text_of("dr_grpo")[1] == "Aᵢ = Rᵢ − mean(R_group)"
+    assert list_formula_lines("dapo")[0] == "L = − 1/(∑ᵢ |oᵢ|) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.28) Aᵢ)"
+    assert list_formula_lines("dr_grpo")[0] == "L = − 1/(B 64) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ)"
+    assert list_formula_lines("dr_grpo")[1] == "Aᵢ = Rᵢ − mean(R_group)"
 
 
 @pytest.mark.parametrize("scale", members(knobs.Scale))

@@ -112,7 +112,7 @@ def test_every_letter_of_a_formula_has_a_meaning():
         assert odd_words <= SINGLE_LETTERS_OF_WORDS
 
 
-def meaning(symbol, **written):
+def find_meaning(symbol, **written):
     legend = formula(resolve(written))["legend"]
     return next(entry["meaning"] for entry in legend if entry["symbol"] == symbol)
 
@@ -122,5 +122,6 @@ def test_a_plugin_named_like_a_symbol_is_distinguished_from_it(name):
     reward_config = {"rewards": [{"name": "plugin", "entry_point": name}]}
     assert f"Rᵢ = plugin {name}" in formula(resolve(reward_config))["text"].splitlines()
     assert (
-        meaning(f"plugin {name}", **reward_config) == f"reward term: the number that the plugin {name} gives"
+        find_meaning(f"plugin {name}", **reward_config)
+        == f"reward term: the number that the plugin {name} gives"
     )

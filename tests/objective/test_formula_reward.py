@@ -11,14 +11,14 @@ from worker.rollout.collector import reward_terms, shape_rewards
 from worker.types import Completion
 
 
-def lines_of(**written):
+def list_formula_lines(**written):
     return formula(resolve(written))["text"].splitlines()
 
 
-def defined(*names, **written):
+def find_definitions(*names, **written):
     """Return the lines that define these symbols, in order."""
     prefixes = tuple(f"{name} " for name in names)
-    return [line for line in lines_of(**written) if line.startswith(prefixes)]
+    return [line for line in list_formula_lines(**written) if line.startswith(prefixes)]
 
 
 def test_weights_signs_and_maps_are_shown():
@@ -27,7 +27,7 @@ def test_weights_signs_and_maps_are_shown():
         {"name": "boxed_format", "weight": -0.5},
         {"name": "language", "weight": 0},
     ]
-    assert defined("Rᵢ", "correctness", rewards=rewards) == [
+    assert find_definitions("Rᵢ", "correctness", rewards=rewards) == [
         "Rᵢ = correctness − 0.5 boxed_format",
         "correctness = 2 score − 1",
     ]
@@ -58,7 +58,7 @@ COMPLETIONS = [
 
 def test_the_formula_of_r_matches_the_worker():
     """Compare R by hand, as the lines define it, with scorer and shaping."""
-    assert defined("Rᵢ", "fᵢ", "sumᵢ", "correctness", "length_penalty", **SHAPED_CONFIG) == [
+    assert find_definitions("Rᵢ", "fᵢ", "sumᵢ", "correctness", "length_penalty", **SHAPED_CONFIG) == [
         "Rᵢ = fᵢ sumᵢ + length_penalty",
         "fᵢ = 0.5 where oᵢ was truncated at 10 tokens and sumᵢ > 0, else 1",
         "sumᵢ = correctness + 0.5 boxed_format + 0.2 think_format",
@@ -95,9 +95,9 @@ def test_the_terms_of_gdpo_also_match():
     assert total == pytest.approx(expected)
 
 
-def computed(written):
+def computed(reward_config):
     """Return the group as the worker scores and shapes it."""
-    config = resolve(written)
+    config = resolve(reward_config)
     prompt = Sums(seed=0).sample(0, "train")
     scorer = Scorer(config.rewards)
     try:

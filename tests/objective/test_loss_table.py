@@ -264,7 +264,7 @@ GAMMA = [[1, 0.9], [0.95, 0.6, 1], [0.85], [1, 1, 0.7, 0.9]]
 
 
 def test_18_rspo_multiplies_the_ratios_by_gamma_before_clip_and_mean():
-    result, minus_gradient = f.run(preset("rspo"), router_shift=f.padded(GAMMA).log())
+    result, minus_gradient = f.run(preset("rspo"), router_shift=f.pad_rows(GAMMA).log())
     assert result.loss.item() == pytest.approx(-0.1199, abs=6e-5)
     expected = numbers(".1254 .1254 .0716 .0716 .0716 0 -.0501 -.0501 0 -.0501")
     assert minus_gradient.tolist() == pytest.approx(expected, abs=6e-5)
@@ -302,7 +302,7 @@ RATIO_RULES = {
 
 @pytest.mark.parametrize("rule", RATIO_RULES)
 def test_38_without_drift_all_ratio_rules_have_the_same_gradient(rule):
-    result, minus_gradient = f.run(RATIO_RULES[rule], f.padded(f.OLD_LOGPROBS))
+    result, minus_gradient = f.run(RATIO_RULES[rule], f.pad_rows(f.OLD_LOGPROBS))
     expected = numbers(".1082 .1082 .0722 .0722 .0722 -.2165 -.0541 -.0541 -.0541 -.0541")
     assert minus_gradient.tolist() == pytest.approx(expected, abs=6e-5)
     if rule not in {"sapo", "cispo", "reinforce"}:  # their values are not estimates of improvement
@@ -310,7 +310,7 @@ def test_38_without_drift_all_ratio_rules_have_the_same_gradient(rule):
 
 
 def test_39_sapos_value_without_drift_is_not_zero():
-    result, _ = f.run(RATIO_RULES["sapo"], f.padded(f.OLD_LOGPROBS))
+    result, _ = f.run(RATIO_RULES["sapo"], f.pad_rows(f.OLD_LOGPROBS))
     assert result.loss.item() == pytest.approx(-0.0412, abs=6e-5)
 
 

@@ -84,7 +84,7 @@ def test_gamma_is_floored_and_has_no_gradient():
 
 def test_gamma_is_measured_before_the_floor():
     gamma = [[1, 0.9], [0.95, 0.6, 1], [0.85], [1, 1, 0.7, 0.9]]
-    result, _ = f.run(resolve({"preset": "rspo"}).objective, router_shift=f.padded(gamma).log())
+    result, _ = f.run(resolve({"preset": "rspo"}).objective, router_shift=f.pad_rows(gamma).log())
     metrics = result.metrics.values()
     assert metrics["router/shift_mean"] == pytest.approx(sum(map(sum, gamma)) / 10)
     assert metrics["router/shift_min"] == pytest.approx(0.6)

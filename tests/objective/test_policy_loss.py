@@ -20,38 +20,40 @@ WIDE_GSPO = Objective(
 )
 
 
-def metrics_of(objective, new=f.NEW_LOGPROBS):
-    return f.run(objective, new, entropy=f.ENTROPY)[0].metrics.values()
+def compute_metrics(objective, new_logprobs=f.NEW_LOGPROBS):
+    return f.run(objective, new_logprobs, entropy=f.ENTROPY)[0].metrics.values()
 
 
 def test_clip_fractions_count_the_tokens_without_a_gradient():
-    metrics = metrics_of(Objective())
+    metrics = compute_metrics(Objective())
     assert (metrics["clip/high_frac"], metrics["clip/low_frac"]) == pytest.approx((0.2, 0.2))
     prorl = Objective(surrogate=knobs.PpoClip(eps_high=0.4), aggregation=knobs.TokenMean())
-    assert metrics_of(prorl)["clip/high_frac"] == pytest.approx(0.1)
+    assert compute_metrics(prorl)["clip/high_frac"] == pytest.approx(0.1)
 
 
 def test_a_shared_ratio_is_counted_once_per_completion():
-    metrics = metrics_of(WIDE_GSPO)
+    metrics = compute_metrics(WIDE_GSPO)
     assert metrics["clip/high_frac"] + metrics["clip/low_frac"] == pytest.approx(0.25)
     assert metrics["ratio/mean"] == pytest.approx((1.2214 + 1.0869 + 0.6703 + 0.9876) / 4, abs=6e-5)
-    narrow_metrics = metrics_of(resolve({"preset": "gspo"}).objective)
+    narrow_metrics = compute_metrics(resolve({"preset": "gspo"}).objective)
     assert narrow_metrics["clip/high_frac"] + narrow_metrics["clip/low_frac"] == pytest.approx(1.0)
 
 
 def test_capped_weights_are_counted_for_either_sign():
-    assert metrics_of(Objective(surrogate=knobs.WeightCap(cap=1.28)))["clip/high_frac"] == pytest.approx(0.3)
-    assert metrics_of(Objective(surrogate=knobs.WeightCap(cap=5)))["clip/high_frac"] == 0
+    assert compute_metrics(Objective(surrogate=knobs.WeightCap(cap=1.28)))["clip/high_frac"] == pytest.approx(
+        0.3
+    )
+    assert compute_metrics(Objective(surrogate=knobs.WeightCap(cap=5)))["clip/high_frac"] == 0
 
 
 def test_a_smooth_gate_reports_its_weight_and_no_clipping():
-    metrics = metrics_of(resolve({"preset": "sapo"}).objective, f.padded(f.OLD_LOGPROBS))
+    metrics = compute_metrics(resolve({"preset": "sapo"}).objective, f.pad_rows(f.OLD_LOGPROBS))
     assert metrics["gate/mean"] == pytest.approx(1)
     assert not [name for name in metrics if name.startswith("clip/")]
 
 
 def test_on_fresh_rollouts_the_loss_is_about_zero_while_the_gradient_is_not():
-    result, minus_gradient = f.run(Objective(), f.padded(f.OLD_LOGPROBS), old_logprobs=None)
+    result, minus_gradient = f.run(Objective(), f.pad_rows(f.OLD_LOGPROBS), old_logprobs=None)
     assert result.loss.item() == pytest.approx(0, abs=1e-12)
     assert result.metrics.values()["ratio/max"] == 1
     assert minus_gradient.abs().min() > 0.05
@@ -107,7 +109,7 @@ def test_half_precision_log_probs_are_computed_in_single_precision():
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     assert policy_loss(f.NEW_LOGPROBS.bfloat16(), batch, objective, weights).loss.dtype == torch.float64
     half_precision_batch = f.batch(
-        objective, old_logprobs=f.padded(f.OLD_LOGPROBS).bfloat16(), reference_logprobs=None
+        objective, old_logprobs=f.pad_rows(f.OLD_LOGPROBS).bfloat16(), reference_logprobs=None
     )
     assert (
         policy_loss(f.NEW_LOGPROBS.bfloat16(), half_precision_batch, objective, weights).loss.dtype
@@ -164,7 +166,7 @@ def test_only_rows_with_advantages_have_a_gradient_unless_another_term_has_one()
 
 
 def test_every_metric_of_a_preset_is_in_the_catalog():
-    names = {name for objective in OBJECTIVE_BY_PRESET.values() for name in metrics_of(objective)}
+    names = {name for objective in OBJECTIVE_BY_PRESET.values() for name in compute_metrics(objective)}
     assert [name for name in names if not find_metric(name)] == []
 
 
@@ -179,8 +181,8 @@ def test_per_token_values_are_single_precision_and_zero_under_the_mask(preset):
 
 
 def test_the_covariance_is_between_log_probability_and_advantage_over_tokens():
-    new_logprobs, advantages = f.padded(f.OLD_LOGPROBS), f.advantages().unsqueeze(1).expand(4, 4)
-    covariance = metrics_of(Objective(), new_logprobs)["policy/covariance"]
+    new_logprobs, advantages = f.pad_rows(f.OLD_LOGPROBS), f.advantages().unsqueeze(1).expand(4, 4)
+    covariance = compute_metrics(Objective(), new_logprobs)["policy/covariance"]
     samples = torch.stack([new_logprobs[f.MASK], advantages[f.MASK]])
     assert covariance == pytest.approx(float(torch.cov(samples, correction=0)[0, 1]), rel=1e-5)
 

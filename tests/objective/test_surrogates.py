@@ -9,7 +9,7 @@ from tests.objective import fixture_f as f
 from worker.objective import ratios, surrogates
 
 
-def at(ratio, advantage, rule, **knobs):
+def evaluate_at(ratio, advantage, rule, **knobs):
     """Return the objective and the gradient weight d(objective)/d(log r) / A at one ratio."""
     log_ratio = torch.tensor([[ratio]], dtype=torch.float64).log().requires_grad_()
     terms = rule(log_ratio.exp(), torch.tensor([[advantage]], dtype=torch.float64), **knobs)
@@ -28,7 +28,7 @@ def at(ratio, advantage, rule, **knobs):
     ],
 )
 def test_ppo_takes_the_pessimistic_side(ratio, advantage, objective, flows):
-    objective_value, weight, _ = at(ratio, advantage, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2)
+    objective_value, weight, _ = evaluate_at(ratio, advantage, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2)
     assert objective_value == pytest.approx(objective)
     assert bool(weight) is flows
 
@@ -38,14 +38,16 @@ def test_ppo_takes_the_pessimistic_side(ratio, advantage, objective, flows):
     [(0.5, -1, -0.5, True), (1.5, -1, -1.2, False), (1.5, 1, 1.2, False), (0.5, 1, 0.5, True)],
 )
 def test_the_books_rule_bounds_only_from_above(ratio, advantage, objective, flows):
-    objective_value, weight, _ = at(ratio, advantage, surrogates.book_signed_surrogate, eps_high=0.2)
+    objective_value, weight, _ = evaluate_at(ratio, advantage, surrogates.book_signed_surrogate, eps_high=0.2)
     assert objective_value == pytest.approx(objective)
     assert bool(weight) is flows
 
 
 @pytest.mark.parametrize(("c", "objective"), [(3.0, -3), (4.0, -4), (0.0, -5)])
 def test_dual_clip_caps_a_bad_token(c, objective):
-    objective_value, _, flags = at(5, -1, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2, dual_clip=c)
+    objective_value, _, flags = evaluate_at(
+        5, -1, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2, dual_clip=c
+    )
     assert objective_value == pytest.approx(objective)
     assert c == 0 or flags.dual.item() is True
 
@@ -62,7 +64,7 @@ def test_dual_clip_caps_a_bad_token(c, objective):
     ],
 )
 def test_sapos_gate_and_its_weight(tau, ratio, gate, weight):
-    objective_value, slope, flags = at(ratio, 1, surrogates.sapo, tau_pos=float(tau), tau_neg=9.0)
+    objective_value, slope, flags = evaluate_at(ratio, 1, surrogates.sapo, tau_pos=float(tau), tau_neg=9.0)
     assert objective_value == pytest.approx(gate, abs=6e-5)
     assert flags.gate.item() == pytest.approx(weight, abs=6e-5)
     assert slope == pytest.approx(weight * ratio, abs=1e-4)
@@ -92,7 +94,7 @@ def test_a_capped_weight_still_has_the_gradient_of_log_p():
     assert terms.high.item() is True
 
 
-LOG_RATIO = torch.where(f.MASK, f.padded(f.DRIFT), 0.0)
+LOG_RATIO = torch.where(f.MASK, f.pad_rows(f.DRIFT), 0.0)
 
 
 def test_ratios_of_complete_completions():

@@ -16,11 +16,11 @@ from worker.objective.token_choice import (
     split_updates,
 )
 
-ENTROPY = f.padded([[0.1, 0.9], [0.2, 0.8, 0.3], [0.4], [0.0, 0.5, 0.8, 0.6]])
+ENTROPY = f.pad_rows([[0.1, 0.9], [0.2, 0.8, 0.3], [0.4], [0.0, 0.5, 0.8, 0.6]])
 
 
 def test_the_old_probabilities_decide_which_tokens_are_rare():
-    probabilities = f.padded(f.OLD_LOGPROBS).exp()[f.MASK].tolist()
+    probabilities = f.pad_rows(f.OLD_LOGPROBS).exp()[f.MASK].tolist()
     expected = [0.6065, 0.3012, 0.9048, 0.1353, 0.4966, 0.3679, 0.7408, 0.4066, 0.2019, 0.8187]
     assert probabilities == pytest.approx(expected, abs=6e-5)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from backend.storage.engine import reading
-from tests.faults.plant import Kind, Plant
-from tests.faults.verdict import record_of
+from backend.storage.engine import open_read_session
+from tests.faults.plant import FaultyInstallation, Kind
+from tests.faults.verdict import read_record
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -64,14 +64,14 @@ def test_a_run_trains_in_an_environment_of_openenv(url, capsys):
         "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 96},
         "evaluation": {"every": STEP_COUNT, "prompts": 8},
     }
-    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as installation:
+    with FaultyInstallation(Kind("sqlite", "filesystem"), workers=0, slots=1) as installation:
         installation.start_worker(OPENENV_URLS=f"two={url}")
         (run,) = installation.queue([config])
         installation.wait_until_ended([run], seconds=6000)
         assert installation.read(run).reason == ""
         assert installation.read(run).status == "finished"
-        with reading(installation.sessions) as session:
-            record = record_of(session, run)
+        with open_read_session(installation.sessions) as session:
+            record = read_record(session, run)
     steps = range(1, STEP_COUNT + 1)
     curves = {
         name: [round(record[name, step].value, 3) for step in steps]

@@ -30,7 +30,7 @@ MAX_NEW_TOKENS = 8
 class Sample:
     """One optimizer batch with the current log-probabilities and entropies."""
 
-    new: Tensor
+    new_logprobs: Tensor
     entropy: Tensor
     batch: PolicyBatch
 
@@ -48,7 +48,7 @@ class Sample:
 
     def gradient(self, objective: Objective, rows: list[Tensor] | None = None) -> tuple[float, Tensor]:
         """Return loss and gradient, summed over micro-batches of the given rows."""
-        leaf = self.new.clone().requires_grad_()
+        leaf = self.new_logprobs.clone().requires_grad_()
         weights = self.weights(objective)
         row_sets = [torch.arange(len(leaf))] if rows is None else rows
         losses = [
@@ -65,7 +65,7 @@ class Sample:
         (gradient,) = torch.autograd.grad(total, leaf)
         return total.item(), gradient
 
-    def judged(self, objective: Objective) -> "Sample":
+    def with_advantages(self, objective: Objective) -> "Sample":
         """Return the sample with the objective's advantages, computed from its advantages used as rewards."""
         batch = self.batch
         prompts = int(batch.group_index.max()) + 1
@@ -118,7 +118,7 @@ def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: floa
         return (old_logprobs + drift).where(mask, NAN)
 
     return Sample(
-        new=draw_near(),
+        new_logprobs=draw_near(),
         entropy=torch.rand(shape, generator=generator, dtype=torch.float64).where(mask, NAN),
         batch=PolicyBatch(
             mask=mask,

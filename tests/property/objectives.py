@@ -74,11 +74,11 @@ def every_pair() -> Iterator[Objective]:
     unions = {name: members(Objective.model_fields[name].annotation) for name in FIELD_NAMES}
     for first_field, second_field in itertools.combinations(FIELD_NAMES, 2):
         for pair in itertools.product(unions[first_field], unions[second_field]):
-            if objective := allowed({first_field: pair[0](), second_field: pair[1]()}):
+            if objective := build_allowed({first_field: pair[0](), second_field: pair[1]()}):
                 yield objective
 
 
-def allowed(changes: dict[str, Any]) -> Objective | None:
+def build_allowed(changes: dict[str, Any]) -> Objective | None:
     """Return an objective with these fields, if validation accepts one."""
     for base in BASE_OBJECTIVES:
         try:

@@ -70,15 +70,15 @@ def tolerance(values):
 
 
 @given(scores(), st.sampled_from(GROUP_CENTRED_KNOBS))
-def test_group_centred_advantages_add_up_to_zero(drawn, knob):
-    values, scored = drawn
+def test_group_centred_advantages_add_up_to_zero(values_and_scored, knob):
+    values, scored = values_and_scored
     estimates = advantages(values, scored, knob)
     assert estimates.sum(dim=1).tolist() == pytest.approx([0] * len(values), abs=tolerance(estimates) * 10)
 
 
 @given(scores(), st.sampled_from(SHIFT_FREE_KNOBS))
-def test_adding_a_constant_to_all_rewards_changes_nothing(drawn, knob):
-    values, scored = drawn
+def test_adding_a_constant_to_all_rewards_changes_nothing(values_and_scored, knob):
+    values, scored = values_and_scored
     values = values.round(decimals=2)
     estimates = advantages(values, scored, knob)
     shifted_estimates = advantages(values + 64, scored, knob)
@@ -86,18 +86,18 @@ def test_adding_a_constant_to_all_rewards_changes_nothing(drawn, knob):
 
 
 @given(scores(), st.sampled_from(COMBINATIONS), st.randoms(use_true_random=False))
-def test_permuting_a_group_permutes_its_advantages(drawn, knob, dice):
-    values, scored = drawn
+def test_permuting_a_group_permutes_its_advantages(values_and_scored, knob, rng):
+    values, scored = values_and_scored
     order = list(range(values.shape[1]))
-    dice.shuffle(order)
+    rng.shuffle(order)
     estimates = advantages(values, scored, knob)
     permuted_estimates = advantages(values[:, order], scored[:, order], knob)
     torch.testing.assert_close(permuted_estimates, estimates[:, order], rtol=1e-6, atol=1e-6)
 
 
 @given(scores(), st.sampled_from(COMBINATIONS))
-def test_every_baseline_with_every_scale_is_finite_and_zero_if_unscored(drawn, knob):
-    values, scored = drawn
+def test_every_baseline_with_every_scale_is_finite_and_zero_if_unscored(values_and_scored, knob):
+    values, scored = values_and_scored
     estimates = advantages(values.where(scored, torch.nan), scored, knob)
     assert estimates.isfinite().all()
     assert (estimates[~scored] == 0).all()

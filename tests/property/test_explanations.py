@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.analysis.diagnosis.detectors import DETECTORS
-from backend.analysis.diagnosis.diagnose import CONSEQUENCES, ranked
+from backend.analysis.diagnosis.diagnose import CONSEQUENCES, rank_causes
 from backend.analysis.diagnosis.findings import Finding
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Interval
@@ -17,7 +17,7 @@ def finding(cause, first, length, tier):
 CIRCULAR_CAUSES = ("repetition", "broken_format", "length_blowup")
 
 
-def sets_of(causes):
+def draw_findings(causes):
     findings = st.builds(
         finding,
         st.sampled_from(causes),
@@ -28,10 +28,10 @@ def sets_of(causes):
     return st.lists(findings, unique_by=lambda finding: finding.cause)
 
 
-@given(sets_of(list(DETECTORS)) | sets_of([*CIRCULAR_CAUSES, "update_size"]), st.floats(5, 20))
+@given(draw_findings(list(DETECTORS)) | draw_findings([*CIRCULAR_CAUSES, "update_size"]), st.floats(5, 20))
 def test_every_explanation_leads_to_an_independent_cause(findings, width):
     explanation_by_cause = {
-        cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), width)
+        cause.finding.cause: cause.explained_by for cause in rank_causes(findings, {}, Log({}), width)
     }
     assert explanation_by_cause.keys() == {given_finding.cause for given_finding in findings}
     for cause in explanation_by_cause:
@@ -50,12 +50,12 @@ def test_a_circle_of_effects_ends_at_its_beginning():
         finding("length_blowup", 23, 3, "specific"),
     ]
     explanation_by_cause = {
-        cause.finding.cause: cause.explained_by for cause in ranked(findings, {}, Log({}), 5.0)
+        cause.finding.cause: cause.explained_by for cause in rank_causes(findings, {}, Log({}), 5.0)
     }
     effects = dict.fromkeys(CIRCULAR_CAUSES, "update_size")
     assert explanation_by_cause == {"update_size": "", **effects}
     explanation_by_cause = {
-        cause.finding.cause: cause.explained_by for cause in ranked(findings[1:], {}, Log({}), 5.0)
+        cause.finding.cause: cause.explained_by for cause in rank_causes(findings[1:], {}, Log({}), 5.0)
     }
     assert [cause for cause, explaining_causes in explanation_by_cause.items() if not explaining_causes] == [
         "broken_format"

@@ -23,15 +23,15 @@ def rows(draw):
     return *tensors, mask
 
 
-def close(estimated, expected):
-    torch.testing.assert_close(estimated, expected, rtol=1e-10, atol=1e-12)
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
 
 
 @given(rows(), shares, shares, st.integers(0, 8))
-def test_masked_tokens_have_no_effect(drawn, gamma, lambda_, n_step):
-    estimates = generalized_advantages(*drawn, gamma=gamma, lambda_=lambda_, n_step=n_step)
-    assert (estimates[~drawn[2]] == 0).all()
-    for row, (rewards, values, mask) in enumerate(zip(*drawn, strict=True)):
+def test_masked_tokens_have_no_effect(drawn_rows, gamma, lambda_, n_step):
+    estimates = generalized_advantages(*drawn_rows, gamma=gamma, lambda_=lambda_, n_step=n_step)
+    assert (estimates[~drawn_rows[2]] == 0).all()
+    for row, (rewards, values, mask) in enumerate(zip(*drawn_rows, strict=True)):
         unmasked = [tensor[mask][None] for tensor in (rewards, values, mask)]
         if mask.any():
             row_estimates = generalized_advantages(*unmasked, gamma=gamma, lambda_=lambda_, n_step=n_step)
@@ -39,24 +39,25 @@ def test_masked_tokens_have_no_effect(drawn, gamma, lambda_, n_step):
 
 
 @given(rows())
-def test_with_lambda_1_an_advantage_is_the_future_reward_minus_the_value(drawn):
-    rewards, values, mask = drawn
-    estimates = generalized_advantages(*drawn, lambda_=1.0)
+def test_with_lambda_1_an_advantage_is_the_future_reward_minus_the_value(drawn_rows):
+    rewards, values, mask = drawn_rows
+    estimates = generalized_advantages(*drawn_rows, lambda_=1.0)
     masked_rewards = rewards.where(mask, 0.0)
     to_come = masked_rewards.flip(1).cumsum(dim=1).flip(1)
     close(estimates, (to_come - values.where(mask, 0.0)).where(mask, 0.0))
 
 
 @given(rows(), shares)
-def test_one_step_ahead_is_lambda_0(drawn, lambda_):
+def test_one_step_ahead_is_lambda_0(drawn_rows, lambda_):
     close(
-        generalized_advantages(*drawn, lambda_=lambda_, n_step=1), generalized_advantages(*drawn, lambda_=0.0)
+        generalized_advantages(*drawn_rows, lambda_=lambda_, n_step=1),
+        generalized_advantages(*drawn_rows, lambda_=0.0),
     )
 
 
 @given(rows())
-def test_a_perfect_critic_leaves_no_advantage(drawn):
-    rewards, _, mask = drawn
+def test_a_perfect_critic_leaves_no_advantage(drawn_rows):
+    rewards, _, mask = drawn_rows
     values = rewards.where(mask, 0.0).flip(1).cumsum(dim=1).flip(1)
     estimates = generalized_advantages(rewards, values, mask, lambda_=0.95)
     close(estimates, torch.zeros_like(estimates))

@@ -17,7 +17,7 @@ from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
 from tests.property.batches import draw_sample, samples
-from tests.property.objectives import allowed, any_objective, every_pair, members, variants
+from tests.property.objectives import any_objective, build_allowed, every_pair, members, variants
 from worker.objective import kl
 from worker.objective.batch import PolicyBatch
 from worker.objective.policy_loss import policy_loss
@@ -41,8 +41,8 @@ objectives = (
 )
 
 
-def close(estimated, expected):
-    torch.testing.assert_close(estimated, expected, rtol=1e-10, atol=1e-12)
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
 
 
 @given(samples(), objectives, st.sampled_from([0.0, 1e30, float("nan"), float("inf")]), st.integers(0, 3))
@@ -73,10 +73,10 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
 
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
-def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective, dice):
+def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective, rng):
     rows = list(range(len(sample.new)))
-    dice.shuffle(rows)
-    cut_offsets = sorted(dice.sample(range(1, len(rows)), k=min(2, len(rows) - 1)))
+    rng.shuffle(rows)
+    cut_offsets = sorted(rng.sample(range(1, len(rows)), k=min(2, len(rows) - 1)))
     row_sets = [torch.tensor(rows[a:b]) for a, b in itertools.pairwise([0, *cut_offsets, len(rows)])]
     loss, gradient = sample.gradient(objective)
     split_loss, split_gradient = sample.gradient(objective, row_sets)
@@ -85,8 +85,8 @@ def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective
 
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
-def test_the_metrics_of_micro_batches_merge_into_those_of_the_batch(sample, objective, dice):
-    cut_offset = dice.randint(0, len(sample.new))
+def test_the_metrics_of_micro_batches_merge_into_those_of_the_batch(sample, objective, rng):
+    cut_offset = rng.randint(0, len(sample.new))
     batch = sample.batch
     weights = sample.weights(objective)
 
@@ -110,7 +110,7 @@ def rules():
     models = [members(Objective.model_fields[field].annotation) for field in ("ratio", "surrogate")]
     for ratio, surrogate in itertools.product(*models):
         for pair in itertools.product(variants(ratio), variants(surrogate)):
-            if objective := allowed(dict(zip(("ratio", "surrogate"), pair, strict=True))):
+            if objective := build_allowed(dict(zip(("ratio", "surrogate"), pair, strict=True))):
                 yield objective
 
 
@@ -169,7 +169,7 @@ def test_every_pair_of_knobs_has_a_finite_loss_and_gradient():
     pairs = list(every_pair())
     assert len(pairs) > 800
     for sample in (near_sample, far_sample):
-        sample.new, sample.entropy = sample.new.float(), sample.entropy.float()
+        sample.new_logprobs, sample.entropy = sample.new_logprobs.float(), sample.entropy.float()
     by_turns = zip(pairs, itertools.cycle([near_sample, far_sample]), strict=False)
     assert [objective for objective, sample in by_turns if not finite(sample, objective)] == []
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.runs.retention import SavedCheckpoint, kept_ids, max_kept_checkpoints, spread_steps
+from backend.runs.retention import SavedCheckpoint, choose_kept_ids, max_kept_checkpoints, spread_steps
 
 gaps = st.lists(st.integers(1, 50), min_size=1, max_size=30)
 accuracies = st.lists(st.none() | st.floats(0, 1), min_size=30, max_size=30)
@@ -18,7 +18,7 @@ def life(gaps, accuracies, rule):
     for number, gap in enumerate(gaps):
         step += gap
         saved_checkpoints[str(step)] = SavedCheckpoint(str(step), step, 1, accuracies[number])
-        kept = kept_ids(saved_checkpoints.values(), **rule)
+        kept = choose_kept_ids(saved_checkpoints.values(), **rule)
         saved_checkpoints = {
             name: checkpoint for name, checkpoint in saved_checkpoints.items() if name in kept
         }
@@ -53,7 +53,7 @@ def test_a_checkpoint_from_before_any_collapse_is_kept(gaps, accuracies, rule):
 @given(gaps, accuracies, rules)
 def test_a_second_call_changes_nothing(gaps, accuracies, rule):
     for _, remaining_checkpoints in life(gaps, accuracies, rule):
-        assert kept_ids(remaining_checkpoints.values(), **rule) == remaining_checkpoints.keys()
+        assert choose_kept_ids(remaining_checkpoints.values(), **rule) == remaining_checkpoints.keys()
 
 
 def test_the_checkpoint_before_a_collapse_is_close_to_it():
@@ -81,7 +81,7 @@ def test_a_run_of_a_thousand_steps_keeps_steps_of_all_ages():
 
 def test_checkpoints_that_other_runs_begin_with_stay():
     saved_checkpoints = [SavedCheckpoint(str(step), step, 1, None) for step in range(1, 10)]
-    assert kept_ids(saved_checkpoints, keep=1, spaced=0, needed={4}) == {"4", "9"}
+    assert choose_kept_ids(saved_checkpoints, keep=1, spaced=0, needed_steps={4}) == {"4", "9"}
 
 
 def test_of_two_attempts_at_one_step_the_later_stays():
@@ -90,7 +90,7 @@ def test_of_two_attempts_at_one_step_the_later_stays():
         SavedCheckpoint("b", 1, 2, None),
         SavedCheckpoint("c", 2, 2, None),
     ]
-    assert kept_ids(saved_checkpoints, keep=1, spaced=1) == {"b", "c"}
+    assert choose_kept_ids(saved_checkpoints, keep=1, spaced=1) == {"b", "c"}
 
 
 def test_without_spacing_nothing_is_spread_out():

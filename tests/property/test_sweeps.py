@@ -24,19 +24,19 @@ axes = st.fixed_dictionaries(
 ).filter(bool)
 
 
-def sweep_of(values, **changes):
+def make_sweep(values, **changes):
     return Sweep.model_validate(
         {"knobs": [{"path": path, "values": knob_values} for path, knob_values in values.items()], **changes}
     )
 
 
-def cells_of(values, variants=(GRPO_VARIANT,), **changes):
-    return expand({}, variants, sweep_of(values, **changes), seeds=1)
+def expand_cells(values, variants=(GRPO_VARIANT,), **changes):
+    return expand({}, variants, make_sweep(values, **changes), seeds=1)
 
 
 @given(axes)
 def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
-    cells = cells_of(values)
+    cells = expand_cells(values)
     distinct = {path: list(dict.fromkeys(axis_values)) for path, axis_values in values.items()}
     assert len(cells) == prod(len(axis_values) for axis_values in distinct.values())
     assert len({cell.values for cell in cells}) == len({cell.variant["name"] for cell in cells}) == len(cells)
@@ -49,7 +49,7 @@ def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
 
 @given(axes)
 def test_a_cell_is_a_variant_whose_config_differs_only_in_the_knobs(values):
-    cell = cells_of(values)[-1]
+    cell = expand_cells(values)[-1]
     swept_config, plain_config = (
         resolve({}, variant).model_dump(mode="json") for variant in (cell.variant, GRPO_VARIANT)
     )
@@ -62,14 +62,14 @@ def test_a_cell_is_a_variant_whose_config_differs_only_in_the_knobs(values):
 
 @given(axes, st.integers(0, 2**31 - 1), st.data())
 def test_a_random_sweep_draws_distinct_cells_and_a_larger_one_extends_a_smaller_one(values, seed, data):
-    grid = {cell.values for cell in cells_of(values)}
+    grid = {cell.values for cell in expand_cells(values)}
     cell_count = data.draw(st.integers(1, len(grid)))
     smaller_count = data.draw(st.integers(1, cell_count))
-    drawn_cells = [cell.values for cell in cells_of(values, method="random", cells=cell_count, seed=seed)]
+    drawn_cells = [cell.values for cell in expand_cells(values, method="random", cells=cell_count, seed=seed)]
     assert len(set(drawn_cells)) == len(drawn_cells) == cell_count
     assert set(drawn_cells) <= grid
     smaller_sweep = [
-        cell.values for cell in cells_of(values, method="random", cells=smaller_count, seed=seed)
+        cell.values for cell in expand_cells(values, method="random", cells=smaller_count, seed=seed)
     ]
     assert smaller_sweep == drawn_cells[:smaller_count]
 
@@ -93,5 +93,5 @@ def test_any_text_is_a_list_of_distinct_finite_values_or_is_refused(now, text):
         axis = parse_axis(text, now)
     except ValueError:
         return
-    assert json.loads(json.dumps(axis.listed, allow_nan=False)) == list(axis.listed)
+    assert json.loads(json.dumps(axis.listed_values, allow_nan=False)) == list(axis.listed_values)
     assert axis.range is not None or axis.count >= 1

@@ -16,8 +16,8 @@ EPSILON = 1e-4
 @dataclass
 class Completion:
     reward: float
-    new: list[Tensor]
-    old: list[float]
+    new_logprobs: list[Tensor]
+    old_logprobs: list[float]
     sampler: list[float]
     reference: list[float]
     entropy: list[float]
@@ -142,7 +142,8 @@ def whitened_over_tokens(rows):
 
 def ratios(c: Completion) -> list[Tensor]:
     return [
-        torch.exp(new_logprob - old_logprob) for new_logprob, old_logprob in zip(c.new, c.old, strict=True)
+        torch.exp(new_logprob - old_logprob)
+        for new_logprob, old_logprob in zip(c.new_logprobs, c.old_logprobs, strict=True)
     ]
 
 
@@ -161,8 +162,8 @@ def ppo(ratio, a, low, high):
     )
 
 
-def k3(new, reference):
-    return torch.exp(reference - new) - (reference - new) - 1
+def k3(new_logprob, reference):
+    return torch.exp(reference - new_logprob) - (reference - new_logprob) - 1
 
 
 def completions(groups, advantages):

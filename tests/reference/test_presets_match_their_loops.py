@@ -62,7 +62,7 @@ def make_groups(seed, *, prompts=3):
     return groups
 
 
-def padded(rows):
+def pad_rows(rows):
     width = max(map(len, rows))
     return torch.tensor([row + [float("nan")] * (width - len(row)) for row in rows], dtype=torch.float64)
 
@@ -81,27 +81,27 @@ def production_loss(groups, config):
     objective = config.objective
     rows = [completion for group in groups for completion in group]
     rewards = torch.tensor([[c.reward for c in group] for group in groups], dtype=torch.float64)
-    new_logprobs = padded([[lp.item() for lp in c.new] for c in rows]).requires_grad_()
+    new_logprobs = pad_rows([[lp.item() for lp in c.new] for c in rows]).requires_grad_()
     batch = PolicyBatch(
         mask=~new_logprobs.detach().isnan(),
         advantages=torch.zeros(len(rows)),
         group_index=torch.arange(len(groups)).repeat_interleave(GROUP_SIZE),
         correct=torch.tensor([c.reward >= 1 for c in rows]),
-        old_logprobs=padded([c.old for c in rows]),
-        sampler_logprobs=padded([c.sampler for c in rows]),
-        reference_logprobs=padded([c.reference for c in rows]) if objective.needs_reference else None,
+        old_logprobs=pad_rows([c.old for c in rows]),
+        sampler_logprobs=pad_rows([c.sampler for c in rows]),
+        reference_logprobs=pad_rows([c.reference for c in rows]) if objective.needs_reference else None,
     )
-    values = padded([c.values for c in rows])
+    values = pad_rows([c.values for c in rows])
     terms = reward_terms(groups, [term.weight for term in config.rewards])
-    energies = padded([c.entropy for c in rows])
+    energies = pad_rows([c.entropy for c in rows])
     greedy_rewards = torch.tensor([greedy_reward(group) for group in groups], dtype=torch.float64)
     batch = replace(
         batch,
         advantages=production_advantages(batch, rewards, values, terms, objective, greedy_rewards, energies),
-        router_shift=padded([list(c.gamma) for c in rows]).log(),
+        router_shift=pad_rows([list(c.gamma) for c in rows]).log(),
     )
     domains = ["math" if number else "easy" for number in range(len(groups)) for _ in range(GROUP_SIZE)]
-    entropy = padded([c.entropy for c in rows])
+    entropy = pad_rows([c.entropy for c in rows])
     batch = choose_entropic_tokens(
         replace(
             batch,
@@ -128,7 +128,7 @@ def production_loss(groups, config):
     return loss.detach(), new_logprobs.grad[batch.mask]
 
 
-def production_advantages(batch, rewards, values, terms, objective, greedy, energies):
+def production_advantages(batch, rewards, values, terms, objective, greedy_rewards, energies):
     penalty = kl_reward_penalty(batch, objective)
     if objective.critic is not None:
         token_rewards = last_token_rewards(rewards.flatten(), batch.mask) - penalty
@@ -139,7 +139,7 @@ def production_advantages(batch, rewards, values, terms, objective, greedy, ener
         return estimate_against_tokens(rewards, is_scored, batch.mask, energies)
     lengths = batch.mask.sum(dim=1).double().view(rewards.shape)
     estimate = estimate_advantages(
-        rewards, is_scored, objective.advantage, terms=terms, lengths=lengths, greedy=greedy
+        rewards, is_scored, objective.advantage, terms=terms, lengths=lengths, greedy=greedy_rewards
     )
     return estimate.advantages.flatten()
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from backend.config.merge import merge
-from backend.metrics.lineage import Stretch
+from backend.metrics.lineage import LineageSegment
 from backend.metrics.windows import iterate_points, load_run_points
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from tests.factories import make_run
-from tests.faults.plant import Kind, Plant
+from tests.faults.plant import FaultyInstallation, Kind
 from tests.faults.processes import ROOT
 from tests.ports import free_port
 from tests.slurm.cluster import reason_without_cluster, running_cluster
@@ -38,7 +38,9 @@ def cluster(tmp_path):
 
 
 def test_a_run_on_two_nodes_continues_in_the_next_job_after_a_cancellation(cluster, capsys):
-    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1, lease_seconds=10) as installation:
+    with FaultyInstallation(
+        Kind("sqlite", "filesystem"), workers=0, slots=1, lease_seconds=10
+    ) as installation:
         with installation.sessions.begin() as session:
             run_id = make_run(session, config=RUN_CONFIG, nodes=2).id
         command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=1"]
@@ -55,8 +57,8 @@ def test_a_run_on_two_nodes_continues_in_the_next_job_after_a_cancellation(clust
             assert provisioner.wait(60) == 0
         run = installation.read(run_id)
         assert (run.status, run.attempt, run.own_failures) == ("finished", 2, 0), run.reason
-        with reading(installation.sessions) as session:
-            (segment,) = load_run_points(session, [Stretch(run_id)])
+        with open_read_session(installation.sessions) as session:
+            (segment,) = load_run_points(session, [LineageSegment(run_id)])
             points = [point for point in iterate_points(session, segment) if point.name == "optim/grad_norm"]
     norm_by_step = {point.step: point.value for point in points if point.step}
     single_process_run = train(CASES["GRPO"], ranks=1, steps=STEP_COUNT)

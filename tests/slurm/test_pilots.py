@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from tests.faults.campaign import configs, references
-from tests.faults.plant import Kind, Plant
+from tests.faults.plant import FaultyInstallation, Kind
 from tests.faults.processes import ROOT
-from tests.faults.verdict import record_of
+from tests.faults.verdict import read_record
 from tests.ports import free_port
 from tests.slurm.cluster import reason_without_cluster, running_cluster
 
@@ -38,13 +38,13 @@ def jobs(state):
     return subprocess.run(listing, capture_output=True, text=True, check=True, timeout=60).stdout.split()
 
 
-def interfere(chance):
+def interfere(rng):
     """Cancel or requeue one running pilot, gracefully or by SIGKILL, and return the action."""
     running_jobs = jobs("R")
     if not running_jobs:
         return ""
-    job = chance.choice(running_jobs)
-    command = chance.choice(["scancel", "scancel --signal=KILL --full", "scontrol requeue"])
+    job = rng.choice(running_jobs)
+    command = rng.choice(["scancel", "scancel --signal=KILL --full", "scontrol requeue"])
     subprocess.run([*command.split(), job], check=False, timeout=60, capture_output=True)
     return command
 
@@ -53,9 +53,9 @@ def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
     rng = random.Random(RUN_COUNT)
     run_configs = configs(RUN_COUNT, steps=12)
     kind = Kind("sqlite", "filesystem")
-    with Plant(kind, workers=1, slots=2) as installation:
+    with FaultyInstallation(kind, workers=1, slots=2) as installation:
         expected = references(installation, run_configs)
-    with Plant(kind, workers=0, slots=1, lease_seconds=10) as installation:
+    with FaultyInstallation(kind, workers=0, slots=1, lease_seconds=10) as installation:
         run_ids = installation.queue(run_configs)
         command = [sys.executable, "-m", "backend.service", "pilots", "slurm", "--every=1", "--most=2"]
         command += ["--runs=3", "--idle=20"]
@@ -70,8 +70,8 @@ def test_runs_of_pilots_end_as_if_no_job_had_been_cancelled(cluster, capsys):
         finally:
             provisioner.terminate()
             assert provisioner.wait(60) == 0
-        with reading(installation.sessions) as session:
-            records = [record_of(session, run) for run in run_ids]
+        with open_read_session(installation.sessions) as session:
+            records = [read_record(session, run) for run in run_ids]
             attempts = sum(installation.read(run).attempt for run in run_ids)
         assert [installation.read(run).status for run in run_ids] == ["finished"] * RUN_COUNT
         assert records == expected

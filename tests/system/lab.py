@@ -130,7 +130,7 @@ def _kill(process):
         return
 
 
-class Lab(Program):
+class LauncherProgram(Program):
     """A launcher started with `make up`, and all its processes."""
 
     def __init__(self, state_dir, command="up", port=None, name="terminal", **settings):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.nightly
 LAUNCH_BODY = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
 
 
-def status_of(client):
+def fetch_broker_status(client):
     return client.get("/api/v1/status").json()["broker"]
 
 
@@ -29,17 +29,17 @@ def status_of(client):
 def test_launching_continues_during_a_broker_outage_and_the_page_reports_it(settings, broker, fault):  # noqa: F811
     with_token = settings.model_copy(update={"grpolab_token": TOKEN})
     with client_of_service(with_token, settings.database_url, broker_url="") as client:
-        wait_for(lambda: status_of(client)["state"] == "ok")
+        wait_for(lambda: fetch_broker_status(client)["state"] == "ok")
         broker.send_signal(fault)
         for _ in range(3):
             assert client.post("/api/v1/experiments", json=LAUNCH_BODY).status_code == 201
-        status_away = wait_for(lambda: (status := status_of(client))["state"] == "away" and status)
+        status_away = wait_for(lambda: (status := fetch_broker_status(client))["state"] == "away" and status)
         assert status_away["detail"] == "the broker does not answer: runs still start, up to 600 s later"
         assert status_away["detail"] in client.get("/readyz").json()["detail"]
         assert client.get("/api/v1/runs").status_code == 200
         if fault == signal.SIGSTOP:
             broker.send_signal(signal.SIGCONT)
-            wait_for(lambda: status_of(client)["state"] == "ok")
+            wait_for(lambda: fetch_broker_status(client)["state"] == "ok")
 
 
 def test_a_stopped_broker_delays_no_run(settings, sessions, broker, start_worker):  # noqa: F811

@@ -45,7 +45,7 @@ def is_back(client):
     return client.get("/api/v1/runs").status_code == 200
 
 
-def paths_of(client):
+def list_paths(client):
     """Return every GET route that reads SQL, with an id where the path needs one."""
     paths = []
     for path, operations in client.app.openapi()["paths"].items():
@@ -69,7 +69,7 @@ def test_every_route_is_503_while_postgres_is_stopped_and_recovers(postgres, cli
     assert is_back(client)
     postgres.stop()
     statuses = {}
-    for path in paths_of(client):
+    for path in list_paths(client):
         response = client.get(path)
         statuses[path] = response.status_code
         if response.status_code == 503:

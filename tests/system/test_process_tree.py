@@ -14,7 +14,7 @@ import pytest
 
 from backend.service.process.launcher import ChildProcess, Launcher
 from backend.service.process.terminal import Terminal
-from tests.system.lab import Lab, are_gone, command_lines
+from tests.system.lab import LauncherProgram, are_gone, command_lines
 from tests.waiting import wait_for
 
 
@@ -29,7 +29,7 @@ def start(state_dir):
     labs = []
 
     def start(**options):
-        labs.append(Lab(state_dir, **options))
+        labs.append(LauncherProgram(state_dir, **options))
         return labs[-1]
 
     yield start
@@ -37,16 +37,16 @@ def start(state_dir):
         launcher.kill_all()
 
 
-def assert_ends(lab, number):
+def assert_ends(launcher, number):
     """Check that the signal ends everything and leaves nothing."""
-    assert lab.client.is_alive()
-    family = lab.family()
+    assert launcher.client.is_alive()
+    family = launcher.family()
     assert len(family) >= 3
-    lab.process.send_signal(number)
-    assert lab.process.wait(120) == 0, lab.output_text()
+    launcher.process.send_signal(number)
+    assert launcher.process.wait(120) == 0, launcher.output_text()
     wait_for(are_gone(family))
-    assert is_free(lab.port)
-    assert (lab.state_dir / "run" / "up.lock").read_text() == ""
+    assert is_free(launcher.port)
+    assert (launcher.state_dir / "run" / "up.lock").read_text() == ""
 
 
 def test_a_signal_ends_everything_and_leaves_nothing(start):
@@ -102,10 +102,10 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def lab():
+def running_launcher():
     """An installation for several tests, which is running again after each of them."""
     with tempfile.TemporaryDirectory(prefix="gl-", ignore_cleanup_errors=True) as directory:
-        started_launcher = Lab(Path(directory))
+        started_launcher = LauncherProgram(Path(directory))
         try:
             yield started_launcher.wait_until_up()
         finally:
@@ -113,28 +113,34 @@ def lab():
 
 
 @pytest.mark.nightly
-def test_all_files_are_private(lab):
+def test_all_files_are_private(running_launcher):
     readable = [
-        path for path in lab.state_dir.rglob("*") if path.lstat().st_mode & 0o077 and not path.is_symlink()
+        path
+        for path in running_launcher.state_dir.rglob("*")
+        if path.lstat().st_mode & 0o077 and not path.is_symlink()
     ]
     assert [path for path in readable if path.name != "terminal.txt"] == []
 
 
-def test_the_link_logs_in_once(lab):
-    (link,) = re.findall(r"Open +(http\S+)", lab.output_text())
+def test_the_link_logs_in_once(running_launcher):
+    (link,) = re.findall(r"Open +(http\S+)", running_launcher.output_text())
     with httpx.Client(follow_redirects=True) as browser:
         assert browser.get(link).status_code == 200
-        assert browser.get(f"{lab.client.base}/api/v1/runs").status_code == 200
+        assert browser.get(f"{running_launcher.client.base}/api/v1/runs").status_code == 200
     assert httpx.get(link, follow_redirects=True).status_code in (401, 403)
-    assert httpx.get(f"{lab.client.base}/api/v1/runs").status_code == 401
+    assert httpx.get(f"{running_launcher.client.base}/api/v1/runs").status_code == 401
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("phrase", ["backend.service serve", "worker.host.app", "valkey-server"])
-def test_a_program_that_dies_is_restarted(lab, phrase):
-    restarts = lab.output_text().count("exited unexpectedly")
-    victim = lab.child(phrase)
+def test_a_program_that_dies_is_restarted(running_launcher, phrase):
+    restarts = running_launcher.output_text().count("exited unexpectedly")
+    victim = running_launcher.child(phrase)
     victim.kill()
-    wait_for(lambda: any(phrase in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
-    assert lab.output_text().count("exited unexpectedly") == restarts + 1
-    wait_for(lab.client.is_alive)
+    wait_for(
+        lambda: any(
+            phrase in " ".join(line) for p, line in command_lines(running_launcher.family()) if p != victim
+        )
+    )
+    assert running_launcher.output_text().count("exited unexpectedly") == restarts + 1
+    wait_for(running_launcher.client.is_alive)

@@ -52,7 +52,7 @@ class Service:
         address = f"{self.client.base}/api/v1/datasets"
         return httpx.post(address, params={"name": name}, content=content, headers=HEADERS, timeout=300)
 
-    def begin(self, sent: bytes, *, length: int | None):
+    def begin_upload(self, sent: bytes, *, length: int | None):
         """Begin an upload of which this much has been sent; a length of None sends it in chunks."""
         connection = socket.create_connection(("127.0.0.1", self._port))
         size = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"

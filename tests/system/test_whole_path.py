@@ -5,14 +5,14 @@ import signal
 import pytest
 
 from tests.ports import free_port
-from tests.system.lab import Client, Lab, Program
+from tests.system.lab import Client, LauncherProgram, Program
 from tests.waiting import wait_for
 
 
 @pytest.fixture
-def lab(state_dir):
+def running_launcher(state_dir):
     """An embedded installation: SQLite, Valkey on a socket, and one process tree."""
-    started_launcher = Lab(state_dir)
+    started_launcher = LauncherProgram(state_dir)
     yield started_launcher.wait_until_up()
     started_launcher.kill_all()
 
@@ -54,8 +54,8 @@ def check_finished_run(client, run_id):
     assert [line.split(",")[0] for line in csv.strip().splitlines()] == ["step", "0", "1", "2", "3"]
 
 
-def test_a_run_finishes_on_sqlite_with_the_embedded_broker(lab):
-    check_finished_run(lab.client, lab.client.launch())
+def test_a_run_finishes_on_sqlite_with_the_embedded_broker(running_launcher):
+    check_finished_run(running_launcher.client, running_launcher.client.launch())
 
 
 @pytest.mark.nightly
@@ -67,12 +67,12 @@ def test_runs_finish_on_postgres_with_redis_and_two_workers(many_machines):
 
 
 @pytest.mark.nightly
-def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
-    run_id = lab.client.launch(steps=40, evaluation={"every": 0})
-    wait_for(lambda: lab.client.get(f"/runs/{run_id}")["last_step"] >= 2, seconds=300)
-    lab.process.send_signal(signal.SIGTERM)
-    assert lab.process.wait(60) == 0
-    second_launcher = Lab(state_dir).wait_until_up()
+def test_an_interrupted_run_continues_at_the_next_start(running_launcher, state_dir):
+    run_id = running_launcher.client.launch(steps=40, evaluation={"every": 0})
+    wait_for(lambda: running_launcher.client.get(f"/runs/{run_id}")["last_step"] >= 2, seconds=300)
+    running_launcher.process.send_signal(signal.SIGTERM)
+    assert running_launcher.process.wait(60) == 0
+    second_launcher = LauncherProgram(state_dir).wait_until_up()
     try:
         run = second_launcher.client.wait_for_status(run_id, "finished", seconds=300)
     finally:

@@ -13,10 +13,10 @@ from backend.base.sandbox import bubblewrap
 from backend.config.adapters import NoAdapter
 from backend.config.engines import ColocatedEngine as ColocatedConfig
 from backend.config.sections import PolicyConfig
-from backend.storage.engine import new_id, reading
-from tests.faults.plant import Kind, Plant
+from backend.storage.engine import new_id, open_read_session
+from tests.faults.plant import FaultyInstallation, Kind
 from tests.faults.processes import is_alive
-from tests.faults.verdict import record_of
+from tests.faults.verdict import read_record
 from tests.models.architectures import save
 from tests.vllm.test_server_engine import ADAPTERS, MAX_K3, PROMPTS, learn
 from tests.vllm.vllm_server import HEAD_WIDTH, interpreter
@@ -40,16 +40,16 @@ HAS_GPU = torch.cuda.is_available()
 
 
 @pytest.fixture
-def plant(tmp_path):
+def installation(tmp_path):
     """An installation whose worker is configured with the path of vLLM."""
     save("qwen3", tmp_path / "small", vocabulary=128, head_dim=HEAD_WIDTH)
-    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as started_installation:
+    with FaultyInstallation(Kind("sqlite", "filesystem"), workers=0, slots=1) as started_installation:
         variables = {"ENGINE_PYTHON": str(interpreter()), "ENGINE_ARGUMENTS": "--enforce-eager"}
         started_installation.start_worker(MODELS_DIR=str(tmp_path), **variables)
         yield started_installation
 
 
-def config_of(adapter):
+def make_config(adapter):
     return {
         "preset": "grpo",
         "steps": STEP_COUNT,
@@ -73,48 +73,48 @@ def config_of(adapter):
     }
 
 
-def series(plant, run, name):
-    with reading(plant.sessions) as session:
-        record = record_of(session, run)
+def series(installation, run, name):
+    with open_read_session(installation.sessions) as session:
+        record = read_record(session, run)
     return [record[name, step].value for step in range(1, STEP_COUNT + 1)]
 
 
 @ADAPTERS
-def test_a_run_trains_on_samples_of_a_colocated_vllm(plant, capsys, adapter):
-    (run,) = plant.queue([config_of(adapter)])
-    plant.wait_until_ended([run], seconds=3600)
-    assert (plant.read(run).status, plant.read(run).reason) == ("finished", "")
-    k3 = series(plant, run, "mismatch/k3")
+def test_a_run_trains_on_samples_of_a_colocated_vllm(installation, capsys, adapter):
+    (run,) = installation.queue([make_config(adapter)])
+    installation.wait_until_ended([run], seconds=3600)
+    assert (installation.read(run).status, installation.read(run).reason) == ("finished", "")
+    k3 = series(installation, run, "mismatch/k3")
     with capsys.disabled():
         print(f"mismatch/k3 of {STEP_COUNT} steps: {min(k3):.1e} to {max(k3):.1e}")
     assert max(map(abs, k3)) < MAX_K3
-    assert set(series(plant, run, "sampling/engine_restarts")) == {0.0}
+    assert set(series(installation, run, "sampling/engine_restarts")) == {0.0}
 
 
-def test_killed_vllm_and_trainer_processes_are_replaced(plant):
-    (run,) = plant.queue([config_of(NoAdapter())])
-    [trainer] = wait_for(plant.trainers, "it trains", seconds=3600)
-    wait_for(lambda: plant.read(run).last_step >= 2, "steps are learned", seconds=3600)
-    vllm_processes = vllm_of(trainer.pid)
+def test_killed_vllm_and_trainer_processes_are_replaced(installation):
+    (run,) = installation.queue([make_config(NoAdapter())])
+    [trainer] = wait_for(installation.trainers, "it trains", seconds=3600)
+    wait_for(lambda: installation.read(run).last_step >= 2, "steps are learned", seconds=3600)
+    vllm_processes = list_vllm_processes(trainer.pid)
     assert_ports_are_private(vllm_processes)
     os.kill(vllm_processes[0].pid, signal.SIGKILL)
-    target_step = plant.read(run).last_step + 2
-    wait_for(lambda: plant.read(run).last_step >= target_step, "it goes on", seconds=3600)
+    target_step = installation.read(run).last_step + 2
+    wait_for(lambda: installation.read(run).last_step >= target_step, "it goes on", seconds=3600)
     assert not any(is_alive(process.pid) for process in vllm_processes)
-    vllm_processes = vllm_of(trainer.pid)
+    vllm_processes = list_vllm_processes(trainer.pid)
     os.kill(trainer.pid, signal.SIGKILL)
     wait_for(lambda: not any(is_alive(process.pid) for process in vllm_processes), "vLLM is gone")
-    plant.wait_until_ended([run], seconds=3600)
-    assert (plant.read(run).status, plant.read(run).attempt) == ("finished", 2)
-    assert max(map(abs, series(plant, run, "mismatch/k3"))) < MAX_K3
+    installation.wait_until_ended([run], seconds=3600)
+    assert (installation.read(run).status, installation.read(run).attempt) == ("finished", 2)
+    assert max(map(abs, series(installation, run, "mismatch/k3"))) < MAX_K3
 
 
 def assert_ports_are_private(processes):
     """Check that the ports of torch and gloo cannot be reached from this machine's network."""
     if bubblewrap.isolation_unavailable_reason():
         return
-    own_network = network_of("self")
-    isolated_pids = [process.pid for process in processes if network_of(process.pid) != own_network]
+    own_network = read_network("self")
+    isolated_pids = [process.pid for process in processes if read_network(process.pid) != own_network]
     assert isolated_pids  # all except the process that waits for the others
     lines = [
         line.split()
@@ -126,11 +126,11 @@ def assert_ports_are_private(processes):
             socket.create_connection(("127.0.0.1", port), 5)
 
 
-def network_of(process):
+def read_network(process):
     return Path(f"/proc/{process}/ns/net").readlink()
 
 
-def vllm_of(trainer):
+def list_vllm_processes(trainer):
     """Return the processes of the server alongside a trainer, the parent first."""
     children = psutil.Process(trainer).children()
     [first] = [

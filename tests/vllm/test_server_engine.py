@@ -9,9 +9,9 @@ from backend.base.errors import EngineFailed
 from backend.config.adapters import LoraAdapter, NoAdapter
 from backend.config.engines import ServerEngine as ServerConfig
 from backend.config.sections import PolicyConfig
-from backend.storage.engine import new_id, reading
-from tests.faults.plant import Kind, Plant
-from tests.faults.verdict import record_of
+from backend.storage.engine import new_id, open_read_session
+from tests.faults.plant import FaultyInstallation, Kind
+from tests.faults.verdict import read_record
 from tests.vllm.vllm_server import API_KEY, VllmServer, interpreter
 from worker.policy.model import load_policy
 from worker.prompt import Prompt
@@ -175,14 +175,14 @@ def test_a_run_trains_on_samples_of_vllm(server, capsys, adapter):
         "evaluation": {"every": 10, "prompts": 4},
     }
     engine = {"ENGINE_URL": server.url, "ENGINE_API_KEY": API_KEY, "ENGINE_LOGPROBS": "processed"}
-    with Plant(Kind("sqlite", "filesystem"), workers=0, slots=1) as installation:
+    with FaultyInstallation(Kind("sqlite", "filesystem"), workers=0, slots=1) as installation:
         installation.start_worker(MODELS_DIR=str(server.models), **engine)
         (run,) = installation.queue([config])
         installation.wait_until_ended([run])
         assert installation.read(run).reason == ""
         assert installation.read(run).status == "finished"
-        with reading(installation.sessions) as session:
-            record = record_of(session, run)
+        with open_read_session(installation.sessions) as session:
+            record = read_record(session, run)
     k3 = [record["mismatch/k3", step].value for step in range(1, 21)]
     with capsys.disabled():
         print(f"mismatch/k3 of 20 steps: {min(k3):.1e} to {max(k3):.1e}")

@@ -44,7 +44,7 @@ class Uploads:
         """
         if self._store is not None:
             self._retry(lambda store: store.try_out())
-            listing = self._retry(lambda store: store.listing(self._run_id))
+            listing = self._retry(lambda store: store.list_copies(self._run_id))
             self._complete = {name for name, is_complete in listing.items() if is_complete}
             self._partial = listing.keys() - self._complete
         return self.complete

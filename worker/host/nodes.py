@@ -34,7 +34,7 @@ from backend.runs.workers.nodes import (
     take_seat,
     write_message,
 )
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.live_workers import MAX_SILENT_SECONDS
 from backend.storage.models import Run
 from worker.db_retry import first_line, left_for_later
@@ -136,7 +136,7 @@ class NodeSeat:
     def seats(self) -> list[Seat]:
         """Return the nodes of the group, or none while the database is unavailable."""
         try:
-            with reading(self._sessions) as session:
+            with open_read_session(self._sessions) as session:
                 return load_seats(session, self.group)
         except SQLAlchemyError as error:
             logger.warning("cannot see the group now: %s", first_line(error))
@@ -248,7 +248,7 @@ class NodeFollower:
         return ""
 
     def _place(self, order: Order) -> dict[str, Any] | None:
-        with left_for_later("read the run"), reading(self._sessions) as session:
+        with left_for_later("read the run"), open_read_session(self._sessions) as session:
             run = session.get(Run, order.run_id)
             if run is not None:
                 meeting = (
@@ -310,7 +310,7 @@ class NodeFollower:
         unavailable.
         """
         is_trained_now = True
-        with left_for_later("see whether the attempt goes on"), reading(self._sessions) as session:
+        with left_for_later("see whether the attempt goes on"), open_read_session(self._sessions) as session:
             is_trained_now = is_current_attempt(session, order.run_id, order.attempt)
         return not is_trained_now
 

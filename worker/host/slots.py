@@ -18,7 +18,7 @@ from backend.runs.lifecycle import Claim
 from backend.runs.workers.devices import MAX_CPU_RANKS, Slot
 from backend.runs.workers.load import GpuLoad, MachineLoad
 from backend.runs.workers.store import forget_silent, register_slot, remove_slot, report_slot
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from worker.db_retry import first_line, left_for_later
 from worker.host.nodes import LOOK_SECONDS, NodeFollower, NodeSeat
 from worker.host.pilot import Pilot, PilotLimits
@@ -186,7 +186,7 @@ class SlotPool:
                         worker_slot.worker_id,
                         platform.node(),
                         lease_seconds=settings.lease_seconds,
-                        lost=self._lost,
+                        lost_leases=self._lost,
                         **self._room(len(free)),
                         **price,
                     )
@@ -254,8 +254,8 @@ class SlotPool:
     def _look_for_lost(self) -> None:
         """Find runs of lost workers, because the service that requeues them may be lost too."""
         try:
-            with reading(self._sessions) as session:
-                self._lost = self._watch.look(session)
+            with open_read_session(self._sessions) as session:
+                self._lost = self._watch.find_expired(session)
         except SQLAlchemyError as error:
             logger.warning("cannot look for lost runs now: %s", first_line(error))
             self._watch.forget()

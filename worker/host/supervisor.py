@@ -29,7 +29,7 @@ from backend.runs import leases, lifecycle
 from backend.runs.lifecycle import Claim
 from backend.runs.store import append_log
 from backend.runs.workers.devices import Slot
-from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.engine import Sessions, db_now, open_read_session
 from backend.storage.models import Run
 from worker.db_retry import first_line, left_for_later, retry_transaction
 from worker.host.hang_detector import HangDetector, HangLimits
@@ -214,7 +214,7 @@ class Supervisor:
     def _leave(self, trainer: TrainerProcess, claim: Claim) -> int:
         """Wait until a trainer ends that has lost its run or written its outcome."""
         status = None
-        with left_for_later("see why the lease is over"), reading(self._sessions) as session:
+        with left_for_later("see why the lease is over"), open_read_session(self._sessions) as session:
             query = select(Run.status).where(Run.id == claim.run_id, Run.attempt == claim.attempt)
             status = session.scalar(query)
         code = trainer.wait(LEAVE_SECONDS) if status in (*lifecycle.ENDED_STATUSES, "paused") else None

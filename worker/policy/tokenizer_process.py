@@ -72,7 +72,7 @@ class TokenizerProcess:
         for remaining_tries in reversed(range(tries)):
             try:
                 with self._turn:
-                    answer = self._sandbox.ask(
+                    answer = self._sandbox.run_operation(
                         op, seconds=float(WALL_SECONDS_PER_CPU_SECOND * CPU_SECONDS), **common, **request
                     )
             except Unusable as error:

@@ -90,7 +90,7 @@ class ReasoningGym:
 
     def _entry(self, position: EntryPosition) -> dict[str, str]:
         try:
-            entry: dict[str, str] = self._sandbox.ask(
+            entry: dict[str, str] = self._sandbox.run_operation(
                 "gym_question", seconds=QUESTION_SECONDS, **self._position_arguments(position)
             )
         except (SandboxError, Unusable) as error:

@@ -143,13 +143,13 @@ class RowProblem:
     def _select_near(self, selection: Selection, data: DataConfig, held_out: list[str]) -> None:
         """Count near duplicates of other rows or held-out questions, and exclude them if configured."""
         twins = near_duplicates(self._questions("train"), held_out, data.similarity)
-        selection.near_held_out = sum(twin.other < 0 for twin in twins)
+        selection.near_held_out = sum(twin.other_number < 0 for twin in twins)
         selection.near = len(twins) - selection.near_held_out
         for twin in twins[:MAX_NAMED]:
             counterpart = (
-                self._id("train", twin.other)
-                if twin.other >= 0
-                else f"the held-out question {value_excerpt(held_out[twin.other])}"
+                self._id("train", twin.other_number)
+                if twin.other_number >= 0
+                else f"the held-out question {value_excerpt(held_out[twin.other_number])}"
             )
             selection.twins.append(
                 f"{self._id('train', twin.number)} is {twin.similarity:.0%} like {counterpart}"
@@ -233,7 +233,7 @@ def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) 
         if full_messages
         else append_instruction(str(question), source.instruction),
         answer=stated_answer(
-            str(read_answer(row, source.columns)), after=source.answer_after, form=source.answer_form
+            str(read_answer(row, source.columns)), marker=source.answer_after, form=source.answer_form
         ),
         problem=source.label,
         domain=str(row.get("domain", source.domain)),

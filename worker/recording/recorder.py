@@ -29,7 +29,7 @@ from backend.runs import leases, lifecycle
 from backend.runs.check_report import CheckReport
 from backend.runs.checkpoints import keep_before
 from backend.runs.events import add_event
-from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.engine import Sessions, db_now, open_read_session
 from backend.storage.models import Run
 from backend.storage.sort_values import sort_values
 from worker.db_retry import left_for_later, retry_query, retry_transaction
@@ -220,7 +220,7 @@ class Recorder:
         events = [item for item in batch if isinstance(item, EventRecord)]
         verdicts = [item for item in batch if isinstance(item, VerdictRecord)]
         for record in steps:
-            self._summary.take(record.step, record.metrics)
+            self._summary.add_step(record.step, record.metrics)
         chosen = [self._select_groups(record) for record in steps]
         points = [
             (record.step, {**record.metrics, **_unstored_loss(record, stored)})
@@ -263,7 +263,7 @@ class Recorder:
             record.step,
             self._attempt,
             stored,
-            counted=[group for group in record.groups if id(group) not in stored_ids],
+            counted_groups=[group for group in record.groups if id(group) not in stored_ids],
             with_tokens=self._config.recording.tokens,
         )
 
@@ -291,7 +291,7 @@ class Recorder:
     def _load_summary(self, session: Session, step: int) -> Summary:
         summary = Summary()
         for number, metrics in valid_steps(session, self.run_id, up_to=step):
-            summary.take(number, metrics)
+            summary.add_step(number, metrics)
         return summary
 
     def _begin(self, session: Session, from_step: int) -> None:
@@ -303,7 +303,7 @@ class Recorder:
         query = select(Run.requested_action).where(
             Run.id == self.run_id, Run.attempt == self._attempt, Run.status == "running"
         )
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             requested_action = session.scalar(query)
         if requested_action is None:
             raise Fenced(self.run_id, self._attempt)

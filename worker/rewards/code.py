@@ -124,7 +124,7 @@ class Examination:
         """Run the test and the program's functions that it calls in separate processes."""
         known_outcomes: list[Any] = []
         for _ in range(MAX_CALLS):
-            verdict = self._bench.examiner.ask(
+            verdict = self._bench.examiner.run_operation(
                 "examine", seconds=self._clock, test=test.code, known=known_outcomes, **self._limits
             )
             if "call" not in verdict:
@@ -140,7 +140,7 @@ class Examination:
         return outcome
 
     def _run(self, op: str, **request: Any) -> Any:
-        return self._bench.runner.ask(
+        return self._bench.runner.run_operation(
             op, seconds=self._clock, program=self._program, **self._limits, **request
         )
 

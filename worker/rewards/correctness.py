@@ -79,7 +79,7 @@ class Checkers:
 
     def _ask(self, sandbox: Sandbox, request: dict[str, Any], limit: "_ShrinkingLimit") -> Any:
         try:
-            value = sandbox.ask(**request, seconds=limit.seconds)
+            value = sandbox.run_operation(**request, seconds=limit.seconds)
             return value if _is_score(value) else None
         except TimedOut:
             self.timeouts += 1

@@ -84,7 +84,7 @@ class PluginTerm:
 
     def _ask(self, op: str, *, seconds: float, **request: Any) -> Any:
         common = {"entry_point": self.term.entry_point, "params": self.term.params}
-        return self._sandbox.ask(op, seconds=seconds, **common, **request)
+        return self._sandbox.run_operation(op, seconds=seconds, **common, **request)
 
     def _single_values(self, pairs: Sequence[tuple[Prompt, str]]) -> Iterator[Any]:
         """Yield the function's values, or the errors of calls. Each call is a separate fork."""

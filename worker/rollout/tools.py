@@ -110,7 +110,7 @@ class Toolbox:
         """Run a program. The sandbox kills programs that hang, print too much or attack."""
         sandbox, seconds = free.get(), self.config.timeout_seconds
         try:
-            ended = sandbox.ask(
+            ended = sandbox.run_operation(
                 "interpret",
                 seconds=WALL_SECONDS_PER_CPU_SECOND * math.ceil(seconds),
                 program=program,

@@ -33,7 +33,7 @@ from backend.runs.workers.nodes import (
     nonce_file,
     write_message,
 )
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.live_workers import MAX_SILENT_SECONDS
 from worker.db_retry import first_line, retry_query, retry_transaction
 from worker.outcome import EXIT_FAILED, REASON_CHARACTERS, NodeLost
@@ -139,7 +139,7 @@ class NodeGroup:
         seen: dict[int, tuple[float, float]] = {}
         while not self._is_over.wait(POLL_SECONDS):
             try:
-                with reading(self.sessions) as session:
+                with open_read_session(self.sessions) as session:
                     seat_by_rank = {seat.rank: seat for seat in load_seats(session, self.node["group"])}
             except SQLAlchemyError as error:
                 logger.warning("cannot see the other nodes: %s", first_line(error))

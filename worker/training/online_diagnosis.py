@@ -7,7 +7,7 @@ from backend.analysis.diagnosis.findings import Diagnosis
 from backend.analysis.diagnosis.news import News, news
 from backend.analysis.diagnosis.online import GrowingLog, is_due, last_due
 from backend.analysis.diagnosis.outcome import Interval
-from backend.analysis.diagnosis.store import columns_of, parent_config_of, series_of
+from backend.analysis.diagnosis.store import load_parent_config, load_series, make_columns
 from backend.config.run import RunConfig
 from backend.config.sections import StopOnDiagnosis
 from backend.runs.checkpoints import KeptFor
@@ -35,18 +35,18 @@ class OnlineDiagnosis:
     def begin(self, step: int) -> None:
         """Start after a step with the recorded metrics up to it, which a fork inherits."""
         run_id = self._recorder.run_id
-        recorded = self._recorder.read(lambda session: series_of(session, run_id))
-        parent_config = self._recorder.read(lambda session: parent_config_of(session, run_id))
+        recorded = self._recorder.read(lambda session: load_series(session, run_id))
+        parent_config = self._recorder.read(lambda session: load_parent_config(session, run_id))
         before = {name: series.between(0, step) for name, series in recorded.items()}
         self._log = GrowingLog(self._document, before, parent_config)
         self._step, due = step, last_due(step)
         self._last = self._diagnosis(due) if due else None
-        self._recorder.verdict(VerdictRecord(columns_of(self._last, due if self._last else None)))
+        self._recorder.verdict(VerdictRecord(make_columns(self._last, due if self._last else None)))
 
     def take(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add a step's metrics and, if it is due, diagnose the run."""
         self._step, self._outcome = step, None
-        self._log.take(step, metrics)
+        self._log.add_step(step, metrics)
         if is_due(step):
             self._judge(is_told=True)
 
@@ -69,7 +69,7 @@ class OnlineDiagnosis:
         except Exception:
             logger.exception("the diagnosis of step %d cannot be told", step)
             return
-        self._recorder.verdict(VerdictRecord(columns_of(now, step), _new_onsets(changes, now)))
+        self._recorder.verdict(VerdictRecord(make_columns(now, step), _new_onsets(changes, now)))
         for change in changes:
             self._recorder.event("diagnosis", change.level, change.message, change.data, step=step)
         if is_told:

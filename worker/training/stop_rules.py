@@ -4,8 +4,8 @@ import threading
 from collections.abc import Sequence
 
 from backend.analysis.diagnosis.findings import Diagnosis, Finding
-from backend.analysis.diagnosis.news import summary_of
-from backend.analysis.diagnosis.outcome import between
+from backend.analysis.diagnosis.news import summarize_diagnosis
+from backend.analysis.diagnosis.outcome import describe_interval
 from backend.config.sections import StopAfterTime, StopAtAccuracy, StopOnDiagnosis, StopOnNonFinite, StopRule
 from backend.runs.lifecycle import STATUS_BY_REQUEST
 from worker.outcome import Outcome
@@ -62,13 +62,13 @@ def _rule_reason(rule: StopOnDiagnosis, diagnosis: Diagnosis) -> str:
     unexplained = [cause.finding for cause in diagnosis.causes if not cause.explained_by]
     match = next((finding for finding in unexplained if _matches_finding(rule, finding)), None)
     if diagnosis.outcome.verdict in fallen and (match or not rule.causes):
-        return summary_of(diagnosis)
+        return summarize_diagnosis(diagnosis)
     if rule.severity != "warning":
         return ""
     match = match or next(
         (warning for warning in diagnosis.warnings if _matches_finding(rule, warning)), None
     )
-    return f"warning: {match.title}, {between(match.onset)}" if match else ""
+    return f"warning: {match.title}, {describe_interval(match.onset)}" if match else ""
 
 
 def _matches_finding(rule: StopOnDiagnosis, finding: Finding) -> bool:

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from backend.analysis.diagnosis.diagnose import diagnose
-from backend.analysis.diagnosis.findings import Diagnosis, Finding, Ranked
+from backend.analysis.diagnosis.findings import Diagnosis, Finding, RankedCause
 from backend.analysis.diagnosis.schemas import DiagnosisItem
-from backend.analysis.diagnosis.store import log_of
+from backend.analysis.diagnosis.store import load_log
 from backend.http.dependencies import ReadSession
 from backend.http.responses import Json
 from backend.http.routing import Router
@@ -17,7 +17,7 @@ router = Router(prefix="/api/v1/runs", tags=["runs"])
 @router.get("/{run_id}/diagnosis", response_model=DiagnosisItem)
 def of_run(session: ReadSession, run_id: str) -> Json:
     """Diagnose a run from its current metrics, with a verdict, causes and remedies."""
-    return Json(diagnosis_json(diagnose(log_of(session, run_id))))
+    return Json(diagnosis_json(diagnose(load_log(session, run_id))))
 
 
 def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -48,10 +48,10 @@ def _finding(finding: Finding) -> dict[str, Any]:
     return finding._asdict() | {"onset": finding.onset._asdict()}
 
 
-def _cause(ranked: Ranked) -> dict[str, Any]:
-    return _finding(ranked.finding) | {
-        "share": ranked.share,
-        "earliness": ranked.earliness,
-        "explained_by": ranked.explained_by,
-        "remedy": ranked.remedy._asdict(),
+def _cause(ranked_cause: RankedCause) -> dict[str, Any]:
+    return _finding(ranked_cause.finding) | {
+        "share": ranked_cause.share,
+        "earliness": ranked_cause.earliness,
+        "explained_by": ranked_cause.explained_by,
+        "remedy": ranked_cause.remedy._asdict(),
     }

@@ -52,12 +52,12 @@ class Sign(NamedTuple):
     margin: float = 0.0
     """Minimum difference from the healthy value, in units of the metric."""
 
-    def level(self, healthy: float) -> float:
+    def alarm_value(self, healthy_value: float) -> float:
         """Return the value that a change must reach."""
-        limits = [self.factor * healthy] + ([self.threshold] if self.threshold is not None else [])
+        limits = [self.factor * healthy_value] + ([self.threshold] if self.threshold is not None else [])
         if self.direction == "up":
-            return max(*limits, healthy + self.margin)
-        return min(*limits, healthy - self.margin)
+            return max(*limits, healthy_value + self.margin)
+        return min(*limits, healthy_value - self.margin)
 
 
 class Change(NamedTuple):
@@ -74,11 +74,11 @@ class Change(NamedTuple):
     onset: Interval
     alarm: int
     """First step at which the value had changed as much as the sign requires."""
-    lasting: float
+    lasting_share: float
     """Fraction of the points from the alarm on at which the metric was changed."""
 
 
-def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
+def change(sign: Sign, series: Series, healthy_interval: Interval) -> Change | None:
     """Return the first lasting change that a sign describes, or None.
 
     The series must be close to its healthy value before the change, so that a transient at the start does not
@@ -87,15 +87,15 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
     finite = series.finite()
     if sign.is_log:
         finite = Series(finite.steps[finite.values > 0], finite.values[finite.values > 0])
-    is_base = (finite.steps >= healthy.healthy) & (finite.steps <= healthy.sick)
+    is_base = (finite.steps >= healthy_interval.healthy) & (finite.steps <= healthy_interval.sick)
     if is_base.sum() < MIN_BASELINE_POINTS:
         return None
     healthy_median = float(np.median(finite.values[is_base]))
     smooth_values = finite.values if sign.is_setting else running_median(finite.values, SMOOTHING_POINTS)
-    alarm_value = sign.level(healthy_median)
+    alarm_value = sign.alarm_value(healthy_median)
     is_up = sign.direction == "up"
     is_reached = smooth_values >= alarm_value if is_up else smooth_values <= alarm_value
-    distance = _away(finite.values[is_base], smooth_values, sign)
+    distance = _measure_distances(finite.values[is_base], smooth_values, sign)
     start = int(np.flatnonzero(is_base)[0])
     excursion = _first_excursion(distance, is_reached, start)
     if excursion is None:
@@ -130,41 +130,43 @@ def change(sign: Sign, series: Series, healthy: Interval) -> Change | None:
             int(finite.steps[max(last_calm + 1, first_certain - delay)]),
         ),
         alarm=int(finite.steps[alarm]),
-        lasting=float(np.mean(distance[alarm:] > CALM_SPREADS)),
+        lasting_share=float(np.mean(distance[alarm:] > CALM_SPREADS)),
     )
 
 
-def _away(base: Floats, smooth: Floats, sign: Sign) -> Floats:
+def _measure_distances(base: Floats, smooth_values: Floats, sign: Sign) -> Floats:
     """Return the distances from the healthy median in the direction of
     the sign, in spreads, of shape (N,).
     """
     if sign.is_log:
-        base, smooth = np.log(base), np.log(smooth)
+        base, smooth_values = np.log(base), np.log(smooth_values)
     middle = float(np.median(base))
     spread = MAD_TO_SIGMA * float(np.median(np.abs(base - middle)))
     min_spread = 0.1 if sign.is_log else max(sign.floor, MIN_SPREAD_FRACTION * abs(middle))
-    distance: Floats = (smooth - middle) / max(spread, min_spread) * (1.0 if sign.direction == "up" else -1.0)
+    distance: Floats = (
+        (smooth_values - middle) / max(spread, min_spread) * (1.0 if sign.direction == "up" else -1.0)
+    )
     return distance
 
 
-def _first_excursion(away: Floats, is_reached: NDArray[np.bool_], start: int) -> tuple[int, int] | None:
+def _first_excursion(distances: Floats, is_reached: NDArray[np.bool_], start: int) -> tuple[int, int] | None:
     """Return the indices of the start and the alarm of the first lasting excursion after a calm point."""
-    calm_indices = np.flatnonzero(away[start:] <= CALM_SPREADS)
+    calm_indices = np.flatnonzero(distances[start:] <= CALM_SPREADS)
     if not len(calm_indices):
         return None
     search_start = max(start + int(calm_indices[0]), start + MIN_BASELINE_POINTS)
-    is_out = away > CALM_SPREADS
+    is_out = distances > CALM_SPREADS
     is_out[:search_start] = False
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_out, [False]]).astype(int)))
     for first, end in zip(edges[::2], edges[1::2], strict=True):
-        alarms = np.flatnonzero((away[first:end] > ALARM_SPREADS) & is_reached[first:end])
-        min_length = MIN_CHANGE_POINTS_AT_END if end == len(away) else MIN_CHANGE_POINTS
+        alarms = np.flatnonzero((distances[first:end] > ALARM_SPREADS) & is_reached[first:end])
+        min_length = MIN_CHANGE_POINTS_AT_END if end == len(distances) else MIN_CHANGE_POINTS
         if len(alarms) and end - first >= min_length:
             return int(first), int(first + alarms[0])
     return None
 
 
-def _jumps(values: Floats, good: int, alarm: int) -> bool:
+def _jumps(values: Floats, last_good: int, alarm: int) -> bool:
     """Return whether a setting jumps between two indices, unlike in a warm-up."""
-    magnitudes, next_magnitudes = np.abs(values[good:alarm]), np.abs(values[good + 1 : alarm + 1])
+    magnitudes, next_magnitudes = np.abs(values[last_good:alarm]), np.abs(values[last_good + 1 : alarm + 1])
     return bool((next_magnitudes > MIN_SETTING_FACTOR * magnitudes).any())

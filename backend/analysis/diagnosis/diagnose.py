@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping
 
 from backend.analysis.diagnosis.detectors import DETECTORS
-from backend.analysis.diagnosis.findings import Diagnosis, Finding, Ranked, Unjudged
+from backend.analysis.diagnosis.findings import Diagnosis, Finding, RankedCause, Unjudged
 from backend.analysis.diagnosis.judge import judge
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.outcome import Interval, Outcome
 from backend.analysis.diagnosis.remedies import remedy_for
 from backend.analysis.diagnosis.signs import TITLES
-from backend.analysis.diagnosis.suspects import LARGE_DEVIATION, Suspect, suspects_of
+from backend.analysis.diagnosis.suspects import LARGE_DEVIATION, Suspect, find_suspects
 
 UNHEALTHY_VERDICTS = frozenset({"collapsed", "declining", "recovered", "never_learned"})
 
@@ -85,9 +85,9 @@ def diagnose(log: Log) -> Diagnosis:
     if outcome.verdict not in UNHEALTHY_VERDICTS:
         return Diagnosis(outcome, None, (), (), tuple(findings), unjudged_causes)
     candidates = [finding for finding in findings if _may_cause(finding, outcome)]
-    suspects = suspects_of(log.config, log.parent_config) if log.config else {}
+    suspects = find_suspects(log.config, log.parent_config) if log.config else {}
     candidates = with_suspects(candidates, suspects, outcome, log)
-    causes = ranked(candidates, suspects, log, _width(outcome))
+    causes = rank_causes(candidates, suspects, log, _width(outcome))
     root_causes = [ranked_cause.finding for ranked_cause in causes if not ranked_cause.explained_by]
     first_cause = min(root_causes, key=lambda finding: finding.onset.middle, default=None)
     onset = first_cause.onset if first_cause else outcome.onset
@@ -115,7 +115,7 @@ def with_suspects(
         finding._replace(
             tier="specific",
             strength=max(finding.strength, min(1.0, suspects[finding.cause].size)),
-            evidence=(suspects[finding.cause].words, *finding.evidence),
+            evidence=(suspects[finding.cause].description, *finding.evidence),
             is_in_config=True,
         )
         if finding.cause in suspects
@@ -138,7 +138,7 @@ def with_suspects(
         results.append(
             Finding(
                 cause, TITLES[cause], onset, "specific" if suspect.size >= LARGE_DEVIATION else "consistent",
-                min(1.0, suspect.size), 1.0, (suspect.words,), (metric,), is_in_config=True,
+                min(1.0, suspect.size), 1.0, (suspect.description,), (metric,), is_in_config=True,
             )
         )  # fmt: skip
     return results
@@ -191,9 +191,9 @@ def _width(outcome: Outcome) -> float:
     return max(5.0, float(outcome.onset.sick - outcome.onset.healthy))
 
 
-def ranked(
+def rank_causes(
     findings: list[Finding], suspects: Mapping[str, Suspect], log: Log, width: float
-) -> tuple[Ranked, ...]:
+) -> tuple[RankedCause, ...]:
     """Rank causes by strength, earliness and duration. Causes that others explain come last.
 
     A deviation of the config increases the weight of a cause.
@@ -209,7 +209,7 @@ def ranked(
         scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)
     total = sum(score for cause, (score, _) in scores.items() if not explanations[cause]) or 1.0
     causes = [
-        Ranked(
+        RankedCause(
             finding,
             0.0 if explanations[finding.cause] else scores[finding.cause][0] / total,
             scores[finding.cause][1],
@@ -246,7 +246,12 @@ def _explanations(findings: list[Finding], sizes: Mapping[str, float], width: fl
             # The remaining causes form cycles. The earliest cause of a cycle that nothing else explains is a
             # root.
             unexplained = (cause for cause in explainers if cause not in explanations)
-            queue = [min(unexplained, key=lambda cause: (len(_behind(cause, explainers)), ranks[cause]))]
+            queue = [
+                min(
+                    unexplained,
+                    key=lambda cause: (len(_find_explaining_causes(cause, explainers)), ranks[cause]),
+                )
+            ]
             explanations[queue[0]] = ""
         cause = queue.pop(0)  # breadth-first, so that chains are short
         effects = [
@@ -259,7 +264,7 @@ def _explanations(findings: list[Finding], sizes: Mapping[str, float], width: fl
     return explanations
 
 
-def _behind(cause: str, explainers: dict[str, list[str]]) -> set[str]:
+def _find_explaining_causes(cause: str, explainers: dict[str, list[str]]) -> set[str]:
     """Return the causes that explain a cause, directly or through others."""
     ancestors: set[str] = set()
     queue = [cause]

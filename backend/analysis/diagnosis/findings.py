@@ -45,7 +45,7 @@ class Unjudged(NamedTuple):
     """Missing data, as the end of a sentence."""
 
 
-class Ranked(NamedTuple):
+class RankedCause(NamedTuple):
     """A finding with its rank among the causes."""
 
     finding: Finding
@@ -66,7 +66,7 @@ class Diagnosis(NamedTuple):
     """Onset of the first root cause, or of the goal's fall if no cause was found."""
     first_signals: tuple[str, ...]
     """Metrics that changed first. There are several if their intervals overlap."""
-    causes: tuple[Ranked, ...]
+    causes: tuple[RankedCause, ...]
     warnings: tuple[Finding, ...]
     """Findings that did not cause a fall of the goal."""
     unjudged: tuple[Unjudged, ...]

@@ -32,7 +32,7 @@ def evaluation_error(accuracy: float, log: Log) -> float:
     return math.sqrt(accuracy * (1 - accuracy) / (log.setting("evaluation.prompts") or ASSUMED_PROBLEMS))
 
 
-def unit_of(values: Floats) -> float:
+def find_unit(values: Floats) -> float:
     """Return 1 if accuracies are fractions, or 100 if they are percentages."""
     return 100.0 if float(values.max(initial=0.0)) > 1.5 else 1.0
 
@@ -42,22 +42,24 @@ def judge_evaluations(
     evaluations: Series,
     goal: Series | None,
     log: Log,
-    trained: Outcome,
+    training_outcome: Outcome,
     *,
     alpha: float = FALL_ALPHA,
 ) -> Outcome:
-    """Return the outcome according to the evaluations of one set. `trained` is that of the training goal."""
+    """Return the outcome according to the evaluations of one set. `training_outcome` is that of the training
+    goal.
+    """
     values = evaluations.values
-    unit = unit_of(values)
+    unit = find_unit(values)
     sampling_error = unit * evaluation_error(float(np.clip(np.median(values) / unit, 0.02, 0.98)), log)
-    outcome = _fall(evaluations, sampling_error, trained._replace(goal=name))
+    outcome = _fall(evaluations, sampling_error, training_outcome._replace(goal=name))
     if outcome.onset is None or _is_no_chance(evaluations, outcome, sampling_error, goal, alpha):
         return outcome
     return outcome._replace(verdict="healthy", onset=None)
 
 
 def _is_no_chance(
-    evaluations: Series, outcome: Outcome, sampled: float, goal: Series | None, alpha: float
+    evaluations: Series, outcome: Outcome, sampling_error: float, goal: Series | None, alpha: float
 ) -> bool:
     """Return whether a fall is significant by a permutation test, or for
     few evaluations by the training goal.
@@ -66,17 +68,17 @@ def _is_no_chance(
         return end_p_value(evaluations.values) <= alpha
     if outcome.onset is None or _fell_too(goal, outcome.onset):
         return True
-    noisy_outcome = _fall(evaluations, max(sampled, noise(evaluations.values)), outcome)
+    noisy_outcome = _fall(evaluations, max(sampling_error, noise(evaluations.values)), outcome)
     return noisy_outcome.onset is not None
 
 
-def _fall(evaluations: Series, error: float, trained: Outcome) -> Outcome:
+def _fall(evaluations: Series, error: float, training_outcome: Outcome) -> Outcome:
     """Return the outcome if each evaluation has this standard error."""
     values = evaluations.values
     best_index = int(np.argmax(values))
     best = float(values[best_index]) - error * luck_of_best(len(values))
     has_risen = best - float(values[0]) > 2 * error * math.sqrt(2)
-    outcome = trained._replace(
+    outcome = training_outcome._replace(
         verdict="healthy", start=float(values[0]), best=best,
         best_step=int(evaluations.steps[best_index]), end=float(values[-1]), onset=None,
         note=ROSE if has_risen else "",
@@ -92,7 +94,7 @@ def _fall(evaluations: Series, error: float, trained: Outcome) -> Outcome:
     is_collapse = bool((later_values[-2:] < FALLEN_FRACTION * best).all())
     fallen = outcome._replace(
         verdict="collapsed" if is_collapse else "declining", onset=onset, note="by the held-out accuracy",
-        healthy=trained.healthy or Interval(0, onset.healthy),
+        healthy=training_outcome.healthy or Interval(0, onset.healthy),
     )  # fmt: skip
     return fallen.with_window_before_the_onset()
 

@@ -23,7 +23,7 @@ def judge(log: Log) -> Outcome:
     """Return the outcome according to the training goal and, if there
     are evaluations, the held-out accuracy.
     """
-    goal_series = log.find(*GOAL_METRICS, least=MIN_POINTS)
+    goal_series = log.find(*GOAL_METRICS, min_points=MIN_POINTS)
     held_out = log.held_out()
     training_outcome = (
         judge_goal(*goal_series, log)

@@ -57,10 +57,10 @@ def is_valid_change(fields: Mapping[str, Any], changes: Changes) -> bool:
 
 def _smaller_updates(config: RunConfig) -> Remedies:
     if config.updates.rule == "natural_gradient":  # the learning rate is only used for the critic
-        yield {"updates.trust.delta": _rounded(config.updates.trust.delta / 3)}
+        yield {"updates.trust.delta": _round_setting(config.updates.trust.delta / 3)}
         return
     norm_change = {"optimizer.max_grad_norm": 1.0} if config.optimizer.max_grad_norm > 1 else {}
-    yield {"optimizer.lr": _rounded(config.optimizer.lr / 3)} | norm_change
+    yield {"optimizer.lr": _round_setting(config.optimizer.lr / 3)} | norm_change
 
 
 def _less_entropy(config: RunConfig) -> Remedies:
@@ -76,7 +76,7 @@ def _more_entropy(config: RunConfig) -> Remedies:
     updates = config.updates.epochs * config.updates.minibatches
     is_clipped = updates > 1 or config.sampling.staleness > 0 or config.sampling.ahead > 0
     if is_clipped and isinstance(surrogate, knobs.PpoClip) and surrogate.eps_high <= surrogate.eps_low:
-        yield {"objective.surrogate.eps_high": _rounded(CLIP_HIGHER_RATIO * surrogate.eps_high)}
+        yield {"objective.surrogate.eps_high": _round_setting(CLIP_HIGHER_RATIO * surrogate.eps_high)}
     yield {"objective.entropy": {"type": "adaptive"}}
 
 
@@ -113,7 +113,7 @@ def _other_pull(config: RunConfig) -> Remedies:
             "coef": _changed_coef(kl.coef, lambda coef: min(coef or 0.01, MAX_KL_COEFFICIENT)),
         }
     }
-    yield {"objective.kl.coef": _changed_coef(kl.coef, lambda coef: _rounded(coef / 4))}
+    yield {"objective.kl.coef": _changed_coef(kl.coef, lambda coef: _round_setting(coef / 4))}
 
 
 def _stronger_pull(config: RunConfig) -> Remedies:
@@ -248,7 +248,7 @@ def _changed_coef(coef: Any, change: Callable[[float], float]) -> Any:
     return change(coef)
 
 
-def _rounded(value: float) -> float:
+def _round_setting(value: float) -> float:
     return float(f"{value:.3g}")
 
 

@@ -125,10 +125,10 @@ class Series:
         )
 
 
-def _middles(parts: Floats) -> Floats:
+def _middles(rows: Floats) -> Floats:
     """Return the medians of the rows, of shape (N,), or NaN for rows with a non-finite value."""
-    is_finite = np.asarray(np.isfinite(parts).all(axis=1))
-    middles: Floats = np.median(np.where(is_finite[:, None], parts, 0.0), axis=1)
+    is_finite = np.asarray(np.isfinite(rows).all(axis=1))
+    middles: Floats = np.median(np.where(is_finite[:, None], rows, 0.0), axis=1)
     return np.where(is_finite, middles, math.nan)
 
 
@@ -147,22 +147,26 @@ class Log:
     parent_config: Mapping[str, Any] = field(default_factory=dict)
     """Config of the parent of a fork, or empty for other runs."""
 
-    def find(self, *names: str, least: int = 3) -> tuple[str, Series] | None:
+    def find(self, *names: str, min_points: int = 3) -> tuple[str, Series] | None:
         """Return the name and the finite points of the first metric with
-        at least `least` of them, or None.
+        at least `min_points` of them, or None.
         """
         for name in names:
-            if (series := self.series.get(name)) is not None and len(finite := series.finite()) >= least:
+            if (series := self.series.get(name)) is not None and len(finite := series.finite()) >= min_points:
                 return name, finite
         return None
 
-    def held_out(self, least: int = 3) -> dict[str, Series]:
+    def held_out(self, min_points: int = 3) -> dict[str, Series]:
         """Return the held-out accuracy, or else that of each set of
-        problems, with at least `least` points.
+        problems, with at least `min_points` points.
         """
-        if (total := self.find("eval/accuracy", least=least)) is not None:
+        if (total := self.find("eval/accuracy", min_points=min_points)) is not None:
             return dict([total])
-        sets = (self.find(name, least=least) for name in self.series if name.startswith(HELD_OUT_SETS_PREFIX))
+        sets = (
+            self.find(name, min_points=min_points)
+            for name in self.series
+            if name.startswith(HELD_OUT_SETS_PREFIX)
+        )
         return dict(named_series for named_series in sets if named_series is not None)
 
     def setting(self, path: str) -> Any:

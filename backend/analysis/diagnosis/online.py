@@ -55,7 +55,7 @@ class GrowingLog:
             self._steps[metric] = array("i", points.steps.tolist())
             self._values[metric] = array("d", points.values.tolist())
 
-    def take(self, step: int, metrics: Mapping[str, float]) -> None:
+    def add_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add the metrics of the next step."""
         for metric, value in metrics.items():
             if is_read(metric):

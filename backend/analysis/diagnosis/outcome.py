@@ -33,7 +33,7 @@ class Interval(NamedTuple):
         return (self.healthy + self.sick) / 2
 
 
-def between(onset: Interval | None) -> str:
+def describe_interval(onset: Interval | None) -> str:
     """Return a description of the interval, or "" if there is none."""
     if onset is None:
         return ""

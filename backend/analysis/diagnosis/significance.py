@@ -50,7 +50,7 @@ def rise_p_value(values: Floats) -> float:
 
 
 def _p_value(values: Floats, statistic: Callable[[Matrix], Floats]) -> float:
-    bin_means = _binned(values)
+    bin_means = _average_bins(values)
     size = max(1, round(len(bin_means) ** (1 / 3)) - 1)
     tested_values = bin_means[
         len(bin_means) % size :
@@ -61,11 +61,11 @@ def _p_value(values: Floats, statistic: Callable[[Matrix], Floats]) -> float:
         np.abs(tested_values).max()
     )  # squares of huge numbers would overflow
     observed_statistic = float(statistic(scaled_values[None, :])[0])
-    shuffled_statistics = statistic(_shuffled(scaled_values, size))
+    shuffled_statistics = statistic(_shuffle_blocks(scaled_values, size))
     return float((1 + np.sum(shuffled_statistics >= observed_statistic - 1e-12)) / (1 + ORDER_COUNT))
 
 
-def _binned(values: Floats) -> Floats:
+def _average_bins(values: Floats) -> Floats:
     size = -(-len(values) // MAX_TESTED_POINTS)
     if size == 1:
         return values
@@ -74,7 +74,7 @@ def _binned(values: Floats) -> Floats:
     return bin_means
 
 
-def _shuffled(values: Floats, size: int) -> Matrix:
+def _shuffle_blocks(values: Floats, size: int) -> Matrix:
     """Return the series with its blocks in random orders, of shape (ORDER_COUNT, points)."""
     count = len(values) // size
     blocks = values.reshape(count, size)

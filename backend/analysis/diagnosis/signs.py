@@ -8,7 +8,7 @@ import numpy as np
 from backend.analysis.diagnosis.changes import Change, Sign, change
 from backend.analysis.diagnosis.findings import Finding, Tier, Unjudged
 from backend.analysis.diagnosis.log import Log, Series
-from backend.analysis.diagnosis.outcome import Interval, Outcome, between
+from backend.analysis.diagnosis.outcome import Interval, Outcome, describe_interval
 
 Answer = Finding | Unjudged | None
 Detector = Callable[[Log, Outcome], Answer]
@@ -45,7 +45,7 @@ policy cannot learn to end its answers.
 """
 
 
-def finding_of(
+def make_finding(
     cause: str,
     change_: Change,
     *,
@@ -55,35 +55,38 @@ def finding_of(
 ) -> Finding:
     sentence = (
         f"{change_.metric} was {change_.healthy:.3g} in the median step while the run was healthy. "
-        f"It left this value {between(change_.onset)} and reached {change_.extreme:.3g} at step "
+        f"It left this value {describe_interval(change_.onset)} and reached {change_.extreme:.3g} at step "
         f"{change_.extreme_step}"
     )
     return Finding(
-        cause, TITLES[cause], change_.onset, tier, min(1.0, change_.spreads / 10), change_.lasting,
+        cause, TITLES[cause], change_.onset, tier, min(1.0, change_.spreads / 10), change_.lasting_share,
         (sentence, *evidence), (change_.metric, *other_metrics),
     )  # fmt: skip
 
 
-def unjudged(cause: str, needs: str) -> Unjudged:
-    return Unjudged(cause, TITLES[cause], needs)
+def make_unjudged(cause: str, needed_data: str) -> Unjudged:
+    return Unjudged(cause, TITLES[cause], needed_data)
 
 
-def missing_data(log: Log, cause: str, needs: str, *metrics: str, min_points: int = 3) -> Unjudged | None:
+def missing_data(
+    log: Log, cause: str, needed_data: str, *metrics: str, min_points: int = 3
+) -> Unjudged | None:
     """Return the reason why a cause cannot be judged, or None if a metric has at least `min_points` finite
     values.
 
-    The reason is `needs` if the log has none of the metrics, or else names the metric with the most values.
+    The reason is `needed_data` if the log has none of the metrics, or else names the metric with the most
+    values.
     """
-    if log.find(*metrics, least=min_points) is not None:
+    if log.find(*metrics, min_points=min_points) is not None:
         return None
     counts = {name: len(log.series[name].finite()) for name in metrics if name in log.series}
     name, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
     if not count:
-        return unjudged(cause, needs)
-    return unjudged(cause, f"values of {name}: it has only {count}, and {min_points} are needed")
+        return make_unjudged(cause, needed_data)
+    return make_unjudged(cause, f"values of {name}: it has only {count}, and {min_points} are needed")
 
 
-def change_of(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
+def find_change(log: Log, outcome: Outcome, sign: Sign) -> Change | None:
     """Return the change that a sign describes, or None if the metric is missing or changed too little."""
     series, healthy_interval = log.series.get(sign.metric), outcome.healthy
     if series is None or healthy_interval is None:
@@ -105,9 +108,9 @@ def _padded_with_zeros(series: Series, log: Log) -> Series:
     )
 
 
-def first_of(log: Log, outcome: Outcome, *signs: Sign) -> Change | None:
+def find_first_change(log: Log, outcome: Outcome, *signs: Sign) -> Change | None:
     """Return the earliest change that any of the signs describes, or None if there is none."""
-    changes = [change_ for sign in signs if (change_ := change_of(log, outcome, sign)) is not None]
+    changes = [change_ for sign in signs if (change_ := find_change(log, outcome, sign)) is not None]
     return min(changes, key=lambda change_: (change_.onset.middle, -change_.spreads), default=None)
 
 
@@ -117,7 +120,7 @@ def has_any_metric(log: Log, *metrics: str) -> bool:
 
 def find_standing(log: Log, cause: str, metric: str, limit: float) -> Finding | None:
     """Return a finding for a metric whose median over all steps exceeds a limit, or None."""
-    named_series = log.find(metric, least=5)
+    named_series = log.find(metric, min_points=5)
     if named_series is None or (median := float(np.median(named_series[1].values))) <= limit:
         return None
     first_step = int(named_series[1].steps[0])

@@ -19,7 +19,7 @@ from backend.metrics.reading import read_curves
 from backend.metrics.windows import load_metric_names
 from backend.runs.events import add_event
 from backend.runs.origin import has_run_config
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import Run
 
 logger = logging.getLogger(__name__)
@@ -34,24 +34,24 @@ MAX_RUNS_PER_QUERY = 100
 """Maximum number of runs in one query."""
 
 
-def log_of(session: Session, run_id: str) -> Log:
+def load_log(session: Session, run_id: str) -> Log:
     """Return the log of a run, including the inherited steps of a fork. Raises RunNotFound."""
     run = session.get(Run, run_id)
     if run is None or run.deleting_at is not None:
         raise RunNotFound(run_id)
-    series = {metric: points.thinned() for metric, points in series_of(session, run_id).items()}
+    series = {metric: points.thinned() for metric, points in load_series(session, run_id).items()}
     config = run.config if has_run_config(run) else {}  # the fields of other trainers have other meanings
-    return Log(series, config, run.status, run.reason, run.origin, parent_config_of(session, run_id))
+    return Log(series, config, run.status, run.reason, run.origin, load_parent_config(session, run_id))
 
 
-def parent_config_of(session: Session, run_id: str) -> Mapping[str, Any]:
+def load_parent_config(session: Session, run_id: str) -> Mapping[str, Any]:
     """Return the config of the parent of a fork, or {} if there is none."""
     run = session.get(Run, run_id)
     parent = session.get(Run, run.parent_run) if run is not None and run.parent_run else None
     return parent.config if parent is not None and has_run_config(parent) else {}
 
 
-def series_of(session: Session, run_id: str) -> dict[str, Series]:
+def load_series(session: Session, run_id: str) -> dict[str, Series]:
     """Return the recorded points of all metrics that detectors read."""
     runs = [segment.run for segment in load_lineages(session, [run_id])[run_id]]
     metrics = [metric for metric in load_metric_names(session, runs) if is_read(metric)]
@@ -59,7 +59,7 @@ def series_of(session: Session, run_id: str) -> dict[str, Series]:
     return {metric: Series(curve.steps, curve.values) for (_, metric), curve in curves.items()}
 
 
-def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
+def make_columns(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
     """Return the column values of a run's row for a diagnosis after a step, or for no diagnosis."""
     onset = diagnosis.onset if diagnosis else None
     return {
@@ -72,7 +72,7 @@ def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
     }
 
 
-def diagnosis_of(log: Log, name: str) -> Diagnosis | None:
+def try_diagnosis(log: Log, name: str) -> Diagnosis | None:
     """Return the diagnosis of a log. If a detector fails, log the error and return None."""
     try:
         return diagnose(log)
@@ -101,24 +101,26 @@ def judge_run(session: Session, run_id: str) -> Judged:
         raise RunNotFound(run_id)
     diagnosis = None
     if row.last_step and row.steps:
-        diagnosis = diagnosis_of(log_of(session, run_id), run_id)
+        diagnosis = try_diagnosis(load_log(session, run_id), run_id)
     old_verdict = row.verdict or "inconclusive"
     verdict_change = verdict_news(old_verdict, diagnosis) if row.writer is not None and diagnosis else None
-    return Judged(run_id, row.last_step, row.changed_at, columns_of(diagnosis, row.last_step), verdict_change)
+    return Judged(
+        run_id, row.last_step, row.changed_at, make_columns(diagnosis, row.last_step), verdict_change
+    )
 
 
-def store_verdict(session: Session, judged: Judged) -> None:
+def store_verdict(session: Session, judgement: Judged) -> None:
     """Store a diagnosis in the run's row, unless the run is training again or has changed."""
-    columns = dict(judged.columns)
+    columns = dict(judgement.columns)
     if columns["verdict"] is None:
         columns["changed_at"] = Run.changed_at  # pages need no update
-    is_unchanged = and_(Run.last_step == judged.last_step, Run.changed_at == judged.changed_at)
-    can_store = and_(Run.id == judged.run_id, HAS_NO_TRAINER, is_unchanged)
+    is_unchanged = and_(Run.last_step == judgement.last_step, Run.changed_at == judgement.changed_at)
+    can_store = and_(Run.id == judgement.run_id, HAS_NO_TRAINER, is_unchanged)
     stored_id = session.scalar(update(Run).where(can_store).values(**columns).returning(Run.id))
-    if stored_id is not None and (verdict_change := judged.news) is not None:
+    if stored_id is not None and (verdict_change := judgement.news) is not None:
         add_event(
-            session, "diagnosis", verdict_change.message, run_id=judged.run_id, level=verdict_change.level,
-            step=judged.last_step, data=verdict_change.data,
+            session, "diagnosis", verdict_change.message, run_id=judgement.run_id, level=verdict_change.level,
+            step=judgement.last_step, data=verdict_change.data,
         )  # fmt: skip
 
 
@@ -133,7 +135,7 @@ def judge_runs(sessions: Sessions, run_ids: Sequence[str]) -> Iterator[None]:
     """Judge runs one by one, each in a separate transaction, and yield after each."""
     for run_id in run_ids:
         with suppress(RunNotFound):  # deleted in the meantime
-            with reading(sessions) as session:
+            with open_read_session(sessions) as session:
                 judgement = judge_run(session, run_id)
             with sessions.begin() as session:
                 store_verdict(session, judgement)

@@ -25,7 +25,7 @@ class Suspect(NamedTuple):
     """A setting that may have caused a failure."""
 
     cause: Cause
-    words: str
+    description: str
     """Description of the deviation."""
     changes: dict[str, Any]
     """Usual values of config fields by dotted path, which undo the deviation."""
@@ -33,7 +33,7 @@ class Suspect(NamedTuple):
     """Deviation in orders of magnitude."""
 
 
-def suspects_of(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> dict[str, Suspect]:
+def find_suspects(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> dict[str, Suspect]:
     """Return the suspect with the largest deviation for each cause, from a config as JSON.
 
     A fork is also compared with the config of its parent.
@@ -67,9 +67,9 @@ def unusual_values(config: RunConfig) -> list[str]:
         for recipe in RECIPES.values()
         if recipe.config.policy.name == config.policy.name and not recipe.collapses
     ]
-    suspects = suspects_of(_dumped(config)).values()
+    suspects = find_suspects(_dump_config(config)).values()
     return [
-        f"Unusual: {suspect.words}. If the run breaks, this is the first suspect."
+        f"Unusual: {suspect.description}. If the run breaks, this is the first suspect."
         for suspect in sorted(suspects, key=lambda suspect: -suspect.size)
         if suspect.size >= LARGE_DEVIATION
         and not any(is_same(recipe, suspect.changes, config) for recipe in recipes)
@@ -80,14 +80,14 @@ class Standard(NamedTuple):
     """A config with which a run is compared."""
 
     config: RunConfig
-    words: str
+    description: str
     """Description of the config, as the end of a sentence."""
     is_parent: bool = False
 
 
-def is_same(usual: RunConfig, paths: Iterable[str], config: RunConfig) -> bool:
+def is_same(standard_config: RunConfig, paths: Iterable[str], config: RunConfig) -> bool:
     """Return whether the run has the usual values at these paths."""
-    return all(_at(usual, path) == _at(config, path) for path in paths)
+    return all(_read_setting(standard_config, path) == _read_setting(config, path) for path in paths)
 
 
 Suspects = Iterator[Suspect]
@@ -113,9 +113,9 @@ def _entropy(config: RunConfig, standard: Standard) -> Suspects:
         return
     size = math.log10(abs(coef) / max(abs(usual_coef), MAX_USUAL_ENTROPY_COEF))
     cause: Cause = "entropy_explosion" if coef > 0 else "entropy_collapse"
-    description = f"objective.entropy has coef {coef:g}, not the {usual_coef:g} that {standard.words}"
+    description = f"objective.entropy has coef {coef:g}, not the {usual_coef:g} that {standard.description}"
     yield Suspect(
-        cause, description, {"objective.entropy": _dumped(standard_config)["objective"]["entropy"]}, size
+        cause, description, {"objective.entropy": _dump_config(standard_config)["objective"]["entropy"]}, size
     )
 
 
@@ -130,8 +130,8 @@ def _entropy_coef(config: RunConfig) -> float:
 
 def _kl(config: RunConfig, standard: Standard) -> Suspects:
     standard_config = standard.config
-    kl_weight, usual_weight = _pull(config), _pull(standard_config)
-    changes = {"objective.kl": _dumped(standard_config)["objective"]["kl"]}
+    kl_weight, usual_weight = _compute_kl_pull(config), _compute_kl_pull(standard_config)
+    changes = {"objective.kl": _dump_config(standard_config)["objective"]["kl"]}
     if kl_weight > max(usual_weight, USUAL_KL_COEFFICIENT) * 2:
         size = math.log10(kl_weight / max(usual_weight, USUAL_KL_COEFFICIENT))
         usual_maximum = max(usual_weight, USUAL_KL_COEFFICIENT)
@@ -141,7 +141,7 @@ def _kl(config: RunConfig, standard: Standard) -> Suspects:
         yield Suspect("kl_pull", description, changes, size)
     elif usual_weight > 0 and kl_weight < usual_weight / 4:
         description = (
-            f"objective.kl pulls with {kl_weight:.3g}, not the {usual_weight:.3g} that {standard.words}"
+            f"objective.kl pulls with {kl_weight:.3g}, not the {usual_weight:.3g} that {standard.description}"
         )
         yield Suspect("kl_runaway", description, changes, LARGE_DEVIATION)
 
@@ -150,7 +150,7 @@ USUAL_KL_COEFFICIENT = 0.04
 """Coefficient of the KL in DeepSeekMath (arXiv:2402.03300), section 4.1."""
 
 
-def _pull(config: RunConfig) -> float:
+def _compute_kl_pull(config: RunConfig) -> float:
     """Return the effective weight of the mean KL per token."""
     kl = config.objective.kl
     if isinstance(kl, knobs.NoKl):
@@ -162,7 +162,7 @@ def _pull(config: RunConfig) -> float:
 
 def _age_of_samples(config: RunConfig, standard: Standard) -> Suspects:
     standard_config = standard.config
-    age, usual_age = _age(config), _age(standard_config)
+    age, usual_age = _compute_sample_age(config), _compute_sample_age(standard_config)
     if age < 2 * usual_age:
         return
     description = (
@@ -173,12 +173,14 @@ def _age_of_samples(config: RunConfig, standard: Standard) -> Suspects:
     )
     paths = ("updates.epochs", "updates.minibatches", "sampling.staleness", "sampling.ahead")
     changes = {
-        path: _at(standard_config, path) for path in paths if _at(config, path) != _at(standard_config, path)
+        path: _read_setting(standard_config, path)
+        for path in paths
+        if _read_setting(config, path) != _read_setting(standard_config, path)
     }
     yield Suspect("staleness", description, changes, math.log10(age / usual_age))
 
 
-def _age(config: RunConfig) -> float:
+def _compute_sample_age(config: RunConfig) -> float:
     updates = config.updates.epochs * config.updates.minibatches
     return updates * (1 + config.sampling.staleness + config.sampling.ahead)
 
@@ -187,7 +189,7 @@ def _rewards(config: RunConfig, standard: Standard) -> Suspects:
     standard_config = standard.config
     if config.rewards == standard_config.rewards:
         return
-    changes = {"rewards": _dumped(standard_config)["rewards"]}
+    changes = {"rewards": _dump_config(standard_config)["rewards"]}
     correct_weight = sum(term.weight for term in config.rewards if term.name == "correctness")
     has_usual = any(term.name == "correctness" for term in standard_config.rewards)
     other_weight = sum(
@@ -222,14 +224,14 @@ def _verifier(config: RunConfig, standard: Standard) -> Suspects:
         if check[name] != usual_check[name]
     ]
     if names:
-        description = f"correctness has another {', '.join(names)} than that {standard.words}"
+        description = f"correctness has another {', '.join(names)} than that {standard.description}"
         yield Suspect(
-            "verifier", description, {"rewards": _dumped(standard_config)["rewards"]}, LARGE_DEVIATION
+            "verifier", description, {"rewards": _dump_config(standard_config)["rewards"]}, LARGE_DEVIATION
         )
     if config.problems != standard_config.problems and standard.is_parent:
         description = "the fork trains other problems than the run before it"
         yield Suspect(
-            "verifier", description, {"problems": _dumped(standard_config)["problems"]}, LARGE_DEVIATION
+            "verifier", description, {"problems": _dump_config(standard_config)["problems"]}, LARGE_DEVIATION
         )
 
 
@@ -254,18 +256,18 @@ SUSPECT_RULES: tuple[Callable[[RunConfig, Standard], Suspects], ...] = (
 )
 
 
-def _times(path: str, value: float, usual: float, standard: Standard) -> str:
-    ratio = value / usual
+def _times(path: str, value: float, standard_config: float, standard: Standard) -> str:
+    ratio = value / standard_config
     share = f"{ratio:.3g} times" if ratio >= 1 else f"1/{1 / ratio:.3g} of"
-    return f"{path} is {value:g}, {share} the {usual:g} that {standard.words}"
+    return f"{path} is {value:g}, {share} the {standard_config:g} that {standard.description}"
 
 
-def _dumped(config: RunConfig) -> dict[str, Any]:
+def _dump_config(config: RunConfig) -> dict[str, Any]:
     return config.model_dump(mode="json")
 
 
-def _at(config: RunConfig, path: str) -> Any:
-    value: Any = _dumped(config)
+def _read_setting(config: RunConfig, path: str) -> Any:
+    value: Any = _dump_config(config)
     for key in path.split("."):
         value = value[key]
     return value

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend.analysis.diagnosis.first_steps import changed_at_once
-from backend.analysis.diagnosis.held_out_outcome import evaluation_error, unit_of
+from backend.analysis.diagnosis.held_out_outcome import evaluation_error, find_unit
 from backend.analysis.diagnosis.log import Floats, Log, Series
 from backend.analysis.diagnosis.outcome import (
     DECLINED_FRACTION,
@@ -41,7 +41,7 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     is_accuracy = "accuracy" in name
     least_noise = _least_noise(name, values, log)
     sigma = max(noise(values), least_noise)
-    scale = unit_of(values) if is_accuracy else _usual_size(values)
+    scale = find_unit(values) if is_accuracy else _usual_size(values)
     window = window_for(sigma, scale=scale, count=len(values))
     error = sigma / math.sqrt(window)
     smooth_values = trailing_mean(values, window)
@@ -53,12 +53,12 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
         trailing_means,
         window,
         luck=error * luck_of_best(len(values) / window),
-        zero=_zero(values, start),
+        zero=_find_zero_value(values, start),
     )
     outcome = Outcome("healthy", name, start, goal.best(), goal.step_of_best(), end)
     outcome = outcome._replace(healthy=_window(series, trailing_means, goal))
     min_loss = MIN_SIGNIFICANT_ERRORS * error * math.sqrt(2)
-    fall = _fall(goal, min_loss)
+    fall = _find_fall_index(goal, min_loss)
     if fall is not None and fall_p_value(values) <= FALL_ALPHA:
         goal_before_fall = goal.up_to(fall)
         best = goal_before_fall.best()
@@ -79,14 +79,14 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
         is_high = trailing_means >= outcome.best - (1 - DECLINED_FRACTION) * goal.size(outcome.best)
         onset = _onset(goal, min(int(np.flatnonzero(is_high)[-1]) + 1, len(values) - 1))
         return outcome._replace(verdict="declining", onset=onset).with_window_before_the_onset()
-    return _learned(outcome, values, sigma, scale, is_accuracy=is_accuracy)
+    return _judge_learning(outcome, values, sigma, scale, is_accuracy=is_accuracy)
 
 
 class _Goal(NamedTuple):
     """A smoothed goal."""
 
     series: Series
-    settled: Floats
+    trailing_means: Floats
     """Means of the last `window` values, of shape (N,)."""
     window: int
     luck: float
@@ -94,18 +94,18 @@ class _Goal(NamedTuple):
     zero: float
     """Value for a policy that has learned nothing."""
 
-    def up_to(self, place: int) -> "_Goal":
+    def up_to(self, index: int) -> "_Goal":
         """Return the points before an index."""
-        series = Series(self.series.steps[:place], self.series.values[:place])
-        return self._replace(series=series, settled=self.settled[:place])
+        series = Series(self.series.steps[:index], self.series.values[:index])
+        return self._replace(series=series, trailing_means=self.trailing_means[:index])
 
     def best(self) -> float:
         """Return the best value, corrected for luck, but at least the mean."""
-        return max(float(self.series.values.mean()), float(self.settled.max()) - self.luck)
+        return max(float(self.series.values.mean()), float(self.trailing_means.max()) - self.luck)
 
     def step_of_best(self) -> int:
         """Return the last step of the best window."""
-        return int(self.series.steps[int(np.argmax(self.settled))])
+        return int(self.series.steps[int(np.argmax(self.trailing_means))])
 
     def size(self, best: Any) -> Any:
         """Return how much a goal with this value can lose, also for rewards that may be negative."""
@@ -118,13 +118,13 @@ def _usual_size(values: Floats) -> float:
     return float(max(abs(middle), high - low)) or 1.0
 
 
-def _zero(values: Floats, start: float) -> float:
+def _find_zero_value(values: Floats, start: float) -> float:
     """Return the value for nothing learned: 0, or the start of a reward that may be negative."""
     return min(0.0, start) if float(values.min()) < 0 else 0.0
 
 
-def _dead_early(name: str, series: Series, place: int) -> Outcome:
-    onset = Interval(int(series.steps[0]), int(series.steps[place]))
+def _dead_early(name: str, series: Series, index: int) -> Outcome:
+    onset = Interval(int(series.steps[0]), int(series.steps[index]))
     first_value, end = float(series.values[0]), float(series.values[-5:].mean())
     first_step = int(series.steps[0])
     return Outcome(
@@ -148,7 +148,9 @@ def _early_death(values: Floats, error: float, log: Log) -> int | None:
     return int(np.flatnonzero(values < FALLEN_FRACTION * values[0])[0])
 
 
-def _learned(outcome: Outcome, values: Floats, sigma: float, scale: float, *, is_accuracy: bool) -> Outcome:
+def _judge_learning(
+    outcome: Outcome, values: Floats, sigma: float, scale: float, *, is_accuracy: bool
+) -> Outcome:
     """Return a healthy outcome if the goal rose or began near the top.
 
     Otherwise the verdict is never learned, or inconclusive if noise may hide a rise.
@@ -182,7 +184,7 @@ def _least_noise(name: str, values: Floats, log: Log) -> float:
     """
     if "accuracy" not in name:
         return 0.0
-    unit = unit_of(values)
+    unit = find_unit(values)
     p = float(np.clip(np.median(values) / unit, 0.02, 0.98))
     if name.startswith("eval/"):
         return unit * evaluation_error(p, log)
@@ -192,13 +194,13 @@ def _least_noise(name: str, values: Floats, log: Log) -> float:
     return unit * math.sqrt(p * (1 - p) * (1 + 0.5 * (group - 1)) / (prompts * group))
 
 
-def _fall(goal: _Goal, sure: float) -> int | None:
+def _find_fall_index(goal: _Goal, min_certainty: float) -> int | None:
     """Return the index from which half of the best value so far is lost for at least MIN_FALL_POINTS points,
     or None.
     """
-    best = np.maximum.accumulate(goal.settled) - goal.luck
-    loss = best - goal.settled
-    is_low = (loss > (1 - FALLEN_FRACTION) * goal.size(best)) & (loss > sure)
+    best = np.maximum.accumulate(goal.trailing_means) - goal.luck
+    loss = best - goal.trailing_means
+    is_low = (loss > (1 - FALLEN_FRACTION) * goal.size(best)) & (loss > min_certainty)
     for index in np.flatnonzero(is_low):
         next_points = is_low[index : index + MIN_FALL_POINTS]
         if next_points.all() and len(next_points) >= min(MIN_FALL_POINTS, 3):
@@ -212,7 +214,7 @@ def _onset(goal: _Goal, fall: int) -> Interval:
     The interval contains all steps within 2 units of the maximum log-likelihood.
     """
     series = goal.series
-    best = int(np.argmax(goal.settled[: max(1, fall)]))
+    best = int(np.argmax(goal.trailing_means[: max(1, fall)]))
     first_index = max(best - 1, fall - 4 * goal.window - 20, 0)
     values = series.values[first_index : fall + MIN_FALL_POINTS]
     split_points = np.arange(2, len(values) - 1)
@@ -230,9 +232,9 @@ def _squares(values: Floats) -> float:
     return float(np.sum((values - values.mean()) ** 2))
 
 
-def _window(series: Series, smooth: Floats, goal: _Goal) -> Interval:
+def _window(series: Series, smooth_values: Floats, goal: _Goal) -> Interval:
     """Return the healthy window, which ends when the goal first comes close to its best."""
     count = max(15, len(series) // 10)
-    near_best = np.flatnonzero(smooth >= goal.best() - 0.1 * goal.size(goal.best()))
+    near_best = np.flatnonzero(smooth_values >= goal.best() - 0.1 * goal.size(goal.best()))
     last_index = max(int(near_best[0]) if len(near_best) else 0, min(count, len(series)) - 1)
     return Interval(int(series.steps[max(0, last_index - count + 1)]), int(series.steps[last_index]))

@@ -131,7 +131,12 @@ def _accuracy(values: Mapping[str, float]) -> float:
 
 
 def _item(
-    suite: str, evaluated: EvaluatedStep, values: Mapping[str, float], *, has_checkpoint: bool, is_best: bool
+    suite: str,
+    evaluated_step: EvaluatedStep,
+    values: Mapping[str, float],
+    *,
+    has_checkpoint: bool,
+    is_best: bool,
 ) -> EvaluationItem:
     interval_ends = {name: interval_names(name) for name in values}
     intervals = {
@@ -141,7 +146,7 @@ def _item(
     }
     interval_metrics = {end for name in intervals for end in interval_ends[name]}
     return EvaluationItem(
-        **evaluated._asdict(),
+        **evaluated_step._asdict(),
         suite=suite,
         values={name: spell(value) for name, value in values.items() if name not in interval_metrics},
         intervals=intervals,

@@ -28,6 +28,6 @@ class Unusable(Exception):
     """The sandbox cannot start or import its code, which is an error of the installation."""
 
 
-def excerpt(words: Any) -> str:
+def excerpt(text: Any) -> str:
     """Return a message that is safe to log and store, because a compromised process may send any text."""
-    return clean_text(str(words)[:MAX_ERROR_CHARACTERS])
+    return clean_text(str(text)[:MAX_ERROR_CHARACTERS])

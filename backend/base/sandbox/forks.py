@@ -49,8 +49,8 @@ class Rules(NamedTuple):
 class Fork:
     """The parent's view of one fork."""
 
-    def __init__(self, at: int, operation: Operation, request: Request, rules: Rules) -> None:
-        self.at = at
+    def __init__(self, index: int, operation: Operation, request: Request, rules: Rules) -> None:
+        self.index = index
         self.is_program = operation.is_program
         self._output = b""
         self._directory = Path(tempfile.mkdtemp(dir=rules.scratch)) if rules.writes else None
@@ -157,25 +157,25 @@ class Forks:
             running_forks = [fork for fork in running_forks if fork not in reply_by_fork]
             if not running_forks:
                 self._clear()
-            yield from ((fork.at, reply) for fork, reply in reply_by_fork.items())
+            yield from ((fork.index, reply) for fork, reply in reply_by_fork.items())
 
-    def _collect_replies(self, working: Sequence[Fork]) -> dict[Fork, Reply]:
+    def _collect_replies(self, working_forks: Sequence[Fork]) -> dict[Fork, Reply]:
         """Wait until forks have answered or run out of time, and return them with their replies.
 
         Raises SystemExit if the client has exited, which ends this process and all forks.
         """
         with selectors.DefaultSelector() as selector:
             selector.register(CLIENT_DESCRIPTOR, selectors.EVENT_READ)
-            for fork in working:
+            for fork in working_forks:
                 selector.register(fork.pipe, selectors.EVENT_READ)
                 if fork.stdin >= 0:
                     selector.register(fork.stdin, selectors.EVENT_WRITE)
-            first_deadline = min(fork.deadline for fork in working)
+            first_deadline = min(fork.deadline for fork in working_forks)
             ready_descriptors = {
                 key.fd for key, _ in selector.select(max(0.0, first_deadline - time.monotonic()))
             }
         reply_by_fork: dict[Fork, Reply] = {}
-        for fork in working:
+        for fork in working_forks:
             if fork.stdin in ready_descriptors:
                 fork.feed()
             if fork.pipe in ready_descriptors:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 
 def restrict(
-    readable: Iterable[Path],
+    readable_paths: Iterable[Path],
     *,
-    executable: Iterable[Path] = (),
+    executable_paths: Iterable[Path] = (),
     devices: Iterable[Path] = (),
     network: bool,
     scratch: Path,
@@ -16,10 +16,10 @@ def restrict(
     from py_landlock import AccessFs, Landlock, Scope
 
     rules = Landlock(strict=False)
-    for path in readable:
+    for path in readable_paths:
         access = AccessFs.READ_FILE | AccessFs.READ_DIR if path.is_dir() else AccessFs.READ_FILE
         rules.add_path_rule(path, access=access)
-    for path in executable:
+    for path in executable_paths:
         access = AccessFs.READ_FILE | AccessFs.EXECUTE
         rules.add_path_rule(path, access=access | AccessFs.READ_DIR if path.is_dir() else access)
     for device in devices:

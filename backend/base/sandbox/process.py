@@ -80,7 +80,7 @@ class Sandbox:
         """Id of the outermost process, or None if no process is running."""
         return self._process.pid if self._process else None
 
-    def ask(self, op: str, *, seconds: float, **request: Any) -> Any:
+    def run_operation(self, op: str, *, seconds: float, **request: Any) -> Any:
         """Return the value of an operation.
 
         Raises TimedOut after `seconds`, Died if the process ended, Refused with the message of an error that
@@ -116,17 +116,17 @@ class Sandbox:
             if not is_complete:
                 self.close()
 
-    def _next_answer(self, missing: set[int], seconds: float) -> dict[int, Any]:
+    def _next_answer(self, missing_indices: set[int], seconds: float) -> dict[int, Any]:
         """Return the next answer by its index, or the error for all missing answers if the process failed."""
         try:
             reply = self._read(seconds + GRACE_SECONDS)
             index = reply.pop("at", None)
-            if type(index) is not int or index not in missing:
+            if type(index) is not int or index not in missing_indices:
                 self.close()
                 raise Died("the sandboxed process sent an invalid message")
             return {index: self._value_or_error(reply, seconds)}
         except SandboxError as error:
-            return dict.fromkeys(missing, error)
+            return dict.fromkeys(missing_indices, error)
 
     def _value_or_error(self, reply: dict[str, Any], seconds: float) -> Any:
         match reply:
@@ -175,9 +175,9 @@ class Sandbox:
         except SandboxError as error:
             raise Unusable(str(error)) from error
 
-    def _expect(self, word: str) -> None:
+    def _expect(self, expected: str) -> None:
         reply = self._read(PREPARE_SECONDS)
-        if word not in reply:
+        if expected not in reply:
             self.close()
             raise Unusable(excerpt(reply.get("unusable", "the sandboxed process sent an invalid message")))
 

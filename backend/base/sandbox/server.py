@@ -132,7 +132,7 @@ def confine(orders: Orders) -> Any:
     if "landlock" in orders.layers:
         landlock.restrict(
             map(Path, orders.readable),
-            executable=map(Path, orders.executable),
+            executable_paths=map(Path, orders.executable),
             devices=map(Path, orders.devices),
             network=orders.network,
             scratch=Path(orders.scratch),

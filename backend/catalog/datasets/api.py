@@ -92,7 +92,7 @@ class DatasetPage(Documented):
 @router.get("", response_model=DatasetPage)
 def list_all(settings: SettingsOf) -> Json:
     """List the uploads, newest first, and then the operator's files in DATASETS_DIR by name."""
-    uploads = [upload_json(upload) for upload in Uploads(settings.datasets_dir).all()[:MAX_LISTED]]
+    uploads = [upload_json(upload) for upload in Uploads(settings.datasets_dir).list_all()[:MAX_LISTED]]
     files = operator_files(settings.datasets_dir, limit=MAX_LISTED)
     items = [*uploads, *map(_file_json, files)]
     return Json({"items": items, "next": None, "max_bytes": settings.upload_bytes})
@@ -149,7 +149,7 @@ async def preview(
 @asynccontextmanager
 async def _receive_draft(request: Request, settings: Settings) -> AsyncGenerator[tuple[Uploads, Draft]]:
     """Receive the body of a request into a draft, which exists inside the `with` block."""
-    check_type(request, UPLOAD_TYPES, expected="application/x-ndjson or application/octet-stream")
+    check_type(request, UPLOAD_TYPES, expected_types="application/x-ndjson or application/octet-stream")
     uploads = Uploads(settings.datasets_dir)
     try:
         await run_in_threadpool(uploads.sweep)

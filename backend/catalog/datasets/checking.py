@@ -22,7 +22,7 @@ _one_at_a_time = threading.Lock()
 
 
 def store_upload(
-    uploads: Uploads, packed: Draft, *, name: str, kind: str, columns: Mapping[str, str], max_bytes: int
+    uploads: Uploads, packed_draft: Draft, *, name: str, kind: str, columns: Mapping[str, str], max_bytes: int
 ) -> tuple[Upload, bool]:
     """Decompress, check, hash and store an upload, and return the dataset and whether it is new.
 
@@ -32,7 +32,7 @@ def store_upload(
         mapping = ColumnMapping()
         check, lines, digest, size = RowCheck(mapping.columns), LineSplitter(), sha256(), 0
         try:
-            first_lines, chunks = read_first_lines(_read_as_jsonl(packed, kind, max_bytes))
+            first_lines, chunks = read_first_lines(_read_as_jsonl(packed_draft, kind, max_bytes))
             mapping = guess_mapping(parse_rows(first_lines), columns) or mapping
             check = RowCheck(mapping.columns)
             for chunk in chunks:
@@ -40,13 +40,13 @@ def store_upload(
                 content.file.write(chunk)
                 size += len(chunk)
                 for line in lines.feed(chunk):
-                    check.take(line)
+                    check.check_line(line)
                 if check.is_over:
                     break
         except BadFile as error:
             check.errors.insert(0, LineError(0, str(error)))
         for line in lines.finish():
-            check.take(line)
+            check.check_line(line)
         if errors := check.finish():
             unit = "row" if kind in TABLES else "line"
             raise InvalidRequest([_field_error(error, name, unit) for error in errors])
@@ -58,28 +58,28 @@ def store_upload(
             uploaded_at=time.time(),
             mapping=mapping,
         )
-        return uploads.keep(content, dataset)
+        return uploads.store(content, dataset)
 
 
 def preview_upload(
-    packed: Draft, *, name: str, kind: str, columns: Mapping[str, str], is_cut: bool
+    packed_draft: Draft, *, name: str, kind: str, columns: Mapping[str, str], is_cut: bool
 ) -> DatasetPreview:
     """Preview the first rows of a file, which may be truncated. Raises InvalidRequest if it has no rows."""
     try:
-        lines, _ = read_first_lines(_read_as_jsonl(packed, kind, MAX_PREVIEWED_BYTES), is_cut=is_cut)
+        lines, _ = read_first_lines(_read_as_jsonl(packed_draft, kind, MAX_PREVIEWED_BYTES), is_cut=is_cut)
         return make_preview(lines, columns)
     except BadFile as error:
         raise InvalidRequest([_field_error(LineError(0, str(error)), name, "row")]) from None
 
 
-def _read_as_jsonl(packed: Draft, kind: str, max_bytes: int) -> Iterator[bytes]:
+def _read_as_jsonl(packed_draft: Draft, kind: str, max_bytes: int) -> Iterator[bytes]:
     """Return an iterator over the content of an upload as JSONL."""
-    packed.file.seek(0)
+    packed_draft.file.seek(0)
     if kind not in TABLES:
-        return decompress(packed.file, kind, max_bytes=max_bytes)
-    if packed.file.writable():
-        packed.file.flush()
-    return table_lines(packed.path, kind, max_bytes=max_bytes)
+        return decompress(packed_draft.file, kind, max_bytes=max_bytes)
+    if packed_draft.file.writable():
+        packed_draft.file.flush()
+    return table_lines(packed_draft.path, kind, max_bytes=max_bytes)
 
 
 def _field_error(error: LineError, name: str, unit: str) -> FieldError:

@@ -81,7 +81,7 @@ class Uploads:
         finally:
             draft.path.unlink(missing_ok=True)
 
-    def keep(self, draft: Draft, upload: Upload) -> tuple[Upload, bool]:
+    def store(self, draft: Draft, upload: Upload) -> tuple[Upload, bool]:
         """Store a checked draft, and return the upload and whether it is new.
 
         If the same content is already stored, its name does not change, and the stored upload is returned
@@ -121,7 +121,7 @@ class Uploads:
             return None
         return Upload.model_validate(label) if self._file(sha256).is_file() else None
 
-    def all(self) -> list[Upload]:
+    def list_all(self) -> list[Upload]:
         """Return all uploads, newest first."""
         names = (path.stem for path in self._directory.glob("*.json"))
         uploads = [upload for name in names if (upload := self.find(name)) is not None]

@@ -76,15 +76,17 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{name}.{child_name}" for child_name in list(value)[:MAX_FIELDS_PER_OBJECT])
 
 
-def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> ColumnMapping | None:
+def guess_mapping(
+    rows: Sequence[Mapping[str, Any]], named_columns: Mapping[str, str]
+) -> ColumnMapping | None:
     """Return the named fields, and guesses for the others.
 
     Return None if no column is named and no two columns give at least half of the rows a question and an
     answer.
     """
-    columns = _guess_columns(rows, named)
+    columns = _guess_columns(rows, named_columns)
     if columns is None:
-        return ColumnMapping().with_(**named) if named else None
+        return ColumnMapping().with_(**named_columns) if named_columns else None
     texts = [text for row in rows if isinstance(text := _answer(row, columns), str)]
     marker = next((marker for marker in ANSWER_MARKS if texts and all(marker in text for text in texts)), "")
     is_boxed = bool(texts) and not marker and all(last_boxed(text) is not None for text in texts)
@@ -94,27 +96,31 @@ def guess_mapping(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -
         "answer_after": marker,
         "answer_form": "boxed" if is_boxed else "text",
     }
-    return ColumnMapping().with_(**fields | dict(named))
+    return ColumnMapping().with_(**fields | dict(named_columns))
 
 
-def _guess_columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> Columns | None:
+def _guess_columns(rows: Sequence[Mapping[str, Any]], named_columns: Mapping[str, str]) -> Columns | None:
     names = {name.casefold(): name for name in reversed(column_names(rows))}
     prompts = (
-        [named["prompt_field"]] if "prompt_field" in named else _matching_names(PROMPT_COLUMN_NAMES, names)
+        [named_columns["prompt_field"]]
+        if "prompt_field" in named_columns
+        else _matching_names(PROMPT_COLUMN_NAMES, names)
     )
     answers = (
-        [named["answer_field"]] if "answer_field" in named else _matching_names(ANSWER_COLUMN_NAMES, names)
+        [named_columns["answer_field"]]
+        if "answer_field" in named_columns
+        else _matching_names(ANSWER_COLUMN_NAMES, names)
     )
     pairs = [Columns(prompt, answer) for prompt in prompts for answer in answers]
-    if "answer_field" not in named:
+    if "answer_field" not in named_columns:
         pairs = [Columns(prompt, prompt) for prompt in prompts] + pairs
     shares = [(_share(rows, pair), pair) for pair in pairs]
     best = max((share for share, _ in shares), default=0.0)
     return next(pair for share, pair in shares if share == best) if best >= 1 / 2 else None
 
 
-def _matching_names(usual: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    return [names[name] for name in usual if name in names]
+def _matching_names(usual_names: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    return [names[name] for name in usual_names if name in names]
 
 
 def _share(rows: Sequence[Mapping[str, Any]], columns: Columns) -> float:

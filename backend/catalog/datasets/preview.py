@@ -47,19 +47,19 @@ class DatasetPreview(Documented):
     """The rows that were read, as JSONL, so that a client can preview them again with other columns."""
 
 
-def read_first_lines(pieces: Iterator[bytes], *, is_cut: bool = False) -> tuple[list[bytes], Iterator[bytes]]:
+def read_first_lines(chunks: Iterator[bytes], *, is_cut: bool = False) -> tuple[list[bytes], Iterator[bytes]]:
     """Return the first non-blank lines of a file, and an iterator over the whole content. Raises BadFile.
 
     If the file is truncated (`is_cut`), errors after its first line and an incomplete last line are ignored.
     """
     lines, splitter, read_chunks, size = list[bytes](), LineSplitter(), list[bytes](), 0
     try:
-        for chunk in pieces:
+        for chunk in chunks:
             read_chunks.append(chunk)
             size += len(chunk)
             lines += _texts(splitter.feed(chunk))
             if len(lines) >= MAX_ROWS or size >= MAX_BYTES:
-                return lines[:MAX_ROWS], chain(read_chunks, pieces)
+                return lines[:MAX_ROWS], chain(read_chunks, chunks)
     except BadFile:
         if not (is_cut and lines):
             raise
@@ -83,7 +83,7 @@ def parse_rows(lines: Sequence[bytes]) -> list[dict[str, Any]]:
     return rows
 
 
-def make_preview(lines: Sequence[bytes], named: Mapping[str, str]) -> DatasetPreview:
+def make_preview(lines: Sequence[bytes], named_columns: Mapping[str, str]) -> DatasetPreview:
     """Return the preview of a file's first lines. Columns that are not named are guessed.
 
     Raises BadFile if no line is a valid row.
@@ -91,7 +91,7 @@ def make_preview(lines: Sequence[bytes], named: Mapping[str, str]) -> DatasetPre
     rows = parse_rows(lines)
     if not rows:
         raise BadFile(_missing_row_error(lines))
-    mapping = guess_mapping(rows, named)
+    mapping = guess_mapping(rows, named_columns)
     return DatasetPreview(
         columns=column_names(rows),
         mapping=mapping,
@@ -119,7 +119,7 @@ def row_preview(row: dict[str, Any], mapping: ColumnMapping) -> RowPreview:
         prompt, answer = read_prompt(row, mapping.columns), str(read_answer(row, mapping.columns))
     except ValueError as error:
         return RowPreview(prompt="", answer="", is_held_out=is_held_out, error=str(error))
-    answer = stated_answer(answer, after=mapping.answer_after, form=mapping.answer_form)
+    answer = stated_answer(answer, marker=mapping.answer_after, form=mapping.answer_form)
     return RowPreview(
         prompt=question_text(prompt)[:MAX_SHOWN_CHARACTERS],
         answer=answer[:MAX_SHOWN_CHARACTERS],

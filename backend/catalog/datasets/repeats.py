@@ -52,7 +52,7 @@ def find_repeats(upload: Upload, path: Path) -> Repeats:
     columns = (upload.mapping or ColumnMapping()).columns
     try:
         with _one_at_a_time, Sandbox(OPERATIONS, additional_paths=(path,)) as sandbox:
-            answer = sandbox.ask(
+            answer = sandbox.run_operation(
                 "repeats",
                 seconds=COMPARISON_SECONDS,
                 path=str(path),

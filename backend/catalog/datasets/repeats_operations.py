@@ -44,7 +44,9 @@ def repeats(request: Request) -> dict[str, Any]:
         "twins": [
             [
                 lines[False][duplicate.number],
-                lines[False][duplicate.other] if duplicate.other >= 0 else lines[True][duplicate.other],
+                lines[False][duplicate.other_number]
+                if duplicate.other_number >= 0
+                else lines[True][duplicate.other_number],
                 duplicate.similarity,
             ]
             for duplicate in duplicates[:MAX_EXAMPLES]

@@ -41,17 +41,17 @@ ROUNDING_TOLERANCE = 1e-9
 NUMBER_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-class Twin(NamedTuple):
+class NearDuplicate(NamedTuple):
     """A question that is similar to an earlier or held-out question."""
 
     number: int
     """Index of the question."""
-    other: int
+    other_number: int
     """Index of the earlier question, or a negative index into the held-out questions."""
     similarity: float
 
 
-def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: float) -> list[Twin]:
+def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: float) -> list[NearDuplicate]:
     """Return the questions whose similarity to a held-out or earlier question is at least `limit`.
 
     Earlier questions that are near duplicates themselves are not compared. Questions that contain different
@@ -63,7 +63,7 @@ def near_duplicates(questions: Iterable[str], held_out: Sequence[str], limit: fl
         best = index.most_similar(number)
         if best is not None and number >= first_question:
             earlier, similarity = best
-            duplicates.append(Twin(number - first_question, earlier - first_question, similarity))
+            duplicates.append(NearDuplicate(number - first_question, earlier - first_question, similarity))
         else:
             index.add(number)
     return duplicates
@@ -95,7 +95,7 @@ class _Index:
 
     def add(self, number: int) -> None:
         """Add a question that later questions are compared with."""
-        for run in self._rarest(number):
+        for run in self._find_rarest_runs(number):
             if len(self._by_run[run]) < MAX_QUESTIONS_PER_RUN:
                 self._by_run[run].append(number)
 
@@ -104,7 +104,7 @@ class _Index:
 
         Of equally similar questions, the first one is returned.
         """
-        lists = [self._by_run[run] for run in self._rarest(number) if run in self._by_run]
+        lists = [self._by_run[run] for run in self._find_rarest_runs(number) if run in self._by_run]
         if not lists:
             return None
         candidates, shared_counts = np.unique(np.concatenate(lists), return_counts=True)
@@ -116,7 +116,7 @@ class _Index:
         best = int(np.argmax(similarity))
         return (int(candidates[best]), float(similarity[best])) if similarity[best] >= self._limit else None
 
-    def _rarest(self, number: int) -> list[int]:
+    def _find_rarest_runs(self, number: int) -> list[int]:
         start = self._runs.starts[number]
         rarest_ranks: list[int] = self._runs.ranks[start : start + self._indexed[number]].tolist()
         return rarest_ranks

@@ -31,7 +31,7 @@ def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
             seconds = min(MAX_ANSWER_SECONDS, deadline - time.monotonic())
             if seconds <= 0:
                 raise BadFile(f"takes more than {MAX_TOTAL_SECONDS:.0f} seconds to read")
-            chunk, next_fields = _ask(sandbox, kind, request, seconds)
+            chunk, next_fields = _read_lines(sandbox, kind, request, seconds)
             size += len(chunk)
             if size > max_bytes:
                 raise BadFile(f"is larger than {max_bytes:,} bytes when unpacked")
@@ -41,12 +41,12 @@ def table_lines(path: Path, kind: str, *, max_bytes: int) -> Iterator[bytes]:
             request |= {"row": request["row"] + chunk.count(b"\n"), **next_fields}
 
 
-def _ask(
+def _read_lines(
     sandbox: Sandbox, kind: str, request: dict[str, Any], seconds: float
 ) -> tuple[bytes, dict[str, Any]]:
     """Return JSON lines, and the fields to change in the request for the next lines."""
     try:
-        answer = sandbox.ask(kind.removeprefix("."), seconds=seconds, **request)
+        answer = sandbox.run_operation(kind.removeprefix("."), seconds=seconds, **request)
     except Refused as error:
         error_class, _, message = str(error).partition(": ")
         reason = message if error_class == "ValueError" else f"is not a valid {kind} file ({message[:200]})"

@@ -56,13 +56,13 @@ class KeptBytes(NamedTuple):
     passing: float
     """Maximum bytes of activation gradients during the backward pass of one layer."""
 
-    def limit(self, *, recomputed: bool) -> float:
+    def limit(self, *, is_recomputed: bool) -> float:
         """Return the bytes that are kept when the backward pass begins."""
-        return self.ends + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
+        return self.ends + (len(self.layers) * self.inputs if is_recomputed else sum(self.layers))
 
-    def recomputed_bytes(self, *, recomputed: bool) -> float:
+    def recomputed_bytes(self, *, is_recomputed: bool) -> float:
         """Return the bytes that the backward pass adds: gradients and, if recomputed, the largest layer."""
-        return self.passing + (max(self.layers) if recomputed else 0.0)
+        return self.passing + (max(self.layers) if is_recomputed else 0.0)
 
 
 def kept_bytes(shape: ModelShape, run: ForwardPass) -> KeptBytes:

@@ -58,23 +58,26 @@ def fitting_changes(
 
 
 def _enlarge_microbatches(
-    config: RunConfig, chosen: list[tuple[str, Any]], peak: PeakMemory, capacity: float
+    config: RunConfig, selected_changes: list[tuple[str, Any]], peak: PeakMemory, capacity: float
 ) -> list[tuple[str, Any]]:
     """Return the changes with micro-batches that are as large as the other changes allow."""
     while True:
         larger_changes = [
-            (path, 2 * value if path == "resources.microbatch_tokens" else value) for path, value in chosen
+            (path, 2 * value if path == "resources.microbatch_tokens" else value)
+            for path, value in selected_changes
         ]
         changed_config = _apply_changes(config, larger_changes)
-        if larger_changes == chosen or changed_config is None or peak(changed_config) > capacity:
-            return chosen
-        chosen = larger_changes
+        if larger_changes == selected_changes or changed_config is None or peak(changed_config) > capacity:
+            return selected_changes
+        selected_changes = larger_changes
 
 
-def _with_savings(config: RunConfig, chosen: list[tuple[str, Any]], peak: PeakMemory) -> Iterator[Change]:
+def _with_savings(
+    config: RunConfig, selected_changes: list[tuple[str, Any]], peak: PeakMemory
+) -> Iterator[Change]:
     previous_bytes = peak(config)
-    for count, (path, value) in enumerate(chosen, 1):
-        changed_config = _apply_changes(config, chosen[:count])
+    for count, (path, value) in enumerate(selected_changes, 1):
+        changed_config = _apply_changes(config, selected_changes[:count])
         changed_bytes = previous_bytes if changed_config is None else peak(changed_config)
         yield Change(path, value, previous_bytes - changed_bytes)
         previous_bytes = changed_bytes

@@ -61,7 +61,7 @@ def hub_model(name: str, commit: str) -> HubModel:
         key = (name, commit)
         cached_answer = _answers.get(key)
         if cached_answer is None or (
-            isinstance(cached_answer.answer, str) and time.monotonic() > cached_answer.until
+            isinstance(cached_answer.answer, str) and time.monotonic() > cached_answer.valid_until
         ):
             _answers.pop(key, None)
             cached_answer = _answers[key] = _cached_answer(name, commit)
@@ -75,7 +75,7 @@ def hub_model(name: str, commit: str) -> HubModel:
 class _Answer(NamedTuple):
     answer: HubModel | str
     """The model, or the reason why it is not available."""
-    until: float
+    valid_until: float
     """Monotonic time until which a failure is cached."""
 
 

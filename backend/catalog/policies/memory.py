@@ -250,15 +250,15 @@ class _RunMemory:
     def optimizer(self) -> float:
         """Return the bytes of this device's master weights and moments, without paged moments."""
         has_masters = self.trained_width != 4 or self.config.resources.offload_optimizer
-        return (4 * self.values / self.devices if has_masters else 0) + self._moments(paged=False)
+        return (4 * self.values / self.devices if has_masters else 0) + self._moments(is_paged_part=False)
 
-    def _moments(self, *, paged: bool) -> float:
+    def _moments(self, *, is_paged_part: bool) -> float:
         """Return the bytes of this device's paged moments, or of those that are not paged."""
         if self.config.updates.rule != "adam":
             return 0.0
         bytes_per_value, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
         selected_values = (
-            values for values in self.trained if (is_paged and values >= MIN_PAGED_VALUES) == paged
+            values for values in self.trained if (is_paged and values >= MIN_PAGED_VALUES) == is_paged_part
         )
         return (
             sum(
@@ -280,7 +280,7 @@ class _RunMemory:
         if self.config.objective.advantage.type != "critic":
             return 0.0
         is_offloaded = self.config.resources.offload_optimizer and not self.on_cpu
-        resident = 0 if is_offloaded else self._moments(paged=False)
+        resident = 0 if is_offloaded else self._moments(is_paged_part=False)
         weights = self.values * (4 if self.adapter is None else self.trained_width)
         return weights * (1 if self.ranks == 1 else 1 + 1 / self.devices) + resident
 
@@ -292,8 +292,8 @@ class _RunMemory:
             return []
         run = self._forward_pass(4 if self.adapter is None else self.width)
         kept_by_pass = self._kept_bytes(run)
-        activations = kept_by_pass.limit(recomputed=self.recomputed) + kept_by_pass.recomputed_bytes(
-            recomputed=self.recomputed
+        activations = kept_by_pass.limit(is_recomputed=self.recomputed) + kept_by_pass.recomputed_bytes(
+            is_recomputed=self.recomputed
         )
         gradients = 4.0 * self.values / self.devices
         return [{"gradients": gradients if run.rows < self.minibatch else 0, "activations": activations},
@@ -312,13 +312,13 @@ class _RunMemory:
         tensors, and gradients of earlier passes.
         """
         kept_by_pass, logits = self._kept_bytes(self.run), self.logits_bytes(self.run)
-        recomputed_bytes = max(0.0, kept_by_pass.recomputed_bytes(recomputed=self.recomputed) - logits)
+        recomputed_bytes = max(0.0, kept_by_pass.recomputed_bytes(is_recomputed=self.recomputed) - logits)
         is_first = self.run.rows >= self.minibatch
         offload = self.config.resources.offload_optimizer and not self.on_cpu
         return {
             "gradients": 0.0 if is_first or offload else 4.0 * self.values / self.devices,
             "gathered": self.gathered * self.width,
-            "activations": kept_by_pass.limit(recomputed=self.recomputed) + recomputed_bytes,
+            "activations": kept_by_pass.limit(is_recomputed=self.recomputed) + recomputed_bytes,
             "logits": logits,
         }
 
@@ -413,5 +413,5 @@ class _RunMemory:
             self.optimizer() + 4 * self.values if resources.offload_optimizer else 0
         )
         optimizers = 1 + (self.config.objective.advantage.type == "critic")
-        host_bytes += optimizers * self._moments(paged=True)
+        host_bytes += optimizers * self._moments(is_paged_part=True)
         return host_bytes + (self.reference if resources.offload_reference else 0)

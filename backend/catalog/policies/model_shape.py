@@ -37,7 +37,7 @@ class ModelShape:
     """Number of values of the frozen image and audio weights that are loaded with the text model."""
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], weights: Sequence[Weight]) -> "ModelShape":
+    def from_config(cls, config: Mapping[str, Any], weights: Sequence[Weight]) -> "ModelShape":
         """Return the shape of a model. Raises UnknownShape if its sizes are missing or too large."""
         text_fields = text_config(config)
         if text_fields.get("quantization_config") is not None:

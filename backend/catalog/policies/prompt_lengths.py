@@ -47,7 +47,7 @@ class PromptRuler(NamedTuple):
     """Function that returns whether the count is reliable. It may take a second and is called only if needed.
     """
 
-    def refusal(self, text: str) -> str:
+    def rejection_reason(self, text: str) -> str:
         """Return the reason why the prompt does not fit, or "" if it fits."""
         if (tokens := self.count(text)) <= self.room or not self.is_sure():
             return ""
@@ -110,12 +110,12 @@ def count_words(text: str) -> int:
 def _errors(source: ProblemSource, ruler: PromptRuler, datasets_dir: Path) -> Iterator[tuple[str, str]]:
     if isinstance(source, SumsProblem):
         longest = "+".join([str(source.high)] * source.operands) + "=?"
-        if reason := ruler.refusal(longest):
+        if reason := ruler.rejection_reason(longest):
             yield "operands", f"the prompt {longest!r} {reason}"
     elif isinstance(source, FileProblem):
         if reason := _row_refusal(source, ruler, datasets_dir):
             yield "path", reason
-    elif not isinstance(source, PluginProblem) and (reason := ruler.refusal(source.instruction)):
+    elif not isinstance(source, PluginProblem) and (reason := ruler.rejection_reason(source.instruction)):
         yield "instruction", f"the instruction alone {reason}"
 
 
@@ -127,7 +127,7 @@ def _row_refusal(source: FileProblem, ruler: PromptRuler, datasets_dir: Path) ->
     long_rows = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
     for row in sorted(long_rows, key=index.lengths.__getitem__, reverse=True)[:MAX_CHECKED_ROWS]:
         question = question_text(read_prompt(read_row(index, row), columns))
-        if reason := ruler.refusal((question.rstrip() if ending else question) + ending):
+        if reason := ruler.rejection_reason((question.rstrip() if ending else question) + ending):
             return f"{source.path}: line {index.lines[row]}: the prompt {_excerpt(question)} {reason}"
     return ""
 

@@ -22,7 +22,7 @@ def number(value: float) -> str:
     return f"{value:g}".replace("-", "\N{MINUS SIGN}")
 
 
-def word(text: str) -> str:
+def mark_word(text: str) -> str:
     """Enclose a name that the legend does not explain in marks."""
     return f"{_WORD}{text.replace(_WORD, '')}{_WORD}"
 
@@ -45,10 +45,10 @@ def factor(text: str) -> str:
     return text if is_atom(text) else f"({text})"
 
 
-def fraction(above: str, below: str) -> str:
+def fraction(numerator: str, denominator: str) -> str:
     """Return the fraction above / below. A short one is written without spaces."""
-    is_short = is_atom(above) and is_atom(below) and len(above + below) < 14
-    return f"{factor(above)}{'/' if is_short else ' / '}{factor(below)}"
+    is_short = is_atom(numerator) and is_atom(denominator) and len(numerator + denominator) < 14
+    return f"{factor(numerator)}{'/' if is_short else ' / '}{factor(denominator)}"
 
 
 class Block(NamedTuple):
@@ -86,7 +86,7 @@ class _Token(NamedTuple):
 
 class _Operand(NamedTuple):
     mathml: str
-    inner: str
+    unbracketed: str
     """MathML without enclosing round brackets, which a fraction or root does not need."""
 
 
@@ -130,9 +130,9 @@ class _Reader:
         """Return whether the next token follows without a space."""
         return bool(self.tokens) and self.tokens[0].is_next
 
-    def _row(self, closing: str) -> str:
+    def _row(self, closing_bracket: str) -> str:
         mathml, previous_kind = "", ""
-        while self.tokens and self.tokens[0].text != closing:
+        while self.tokens and self.tokens[0].text != closing_bracket:
             token = self.tokens.pop(0)
             match token.kind:
                 case "words":
@@ -158,7 +158,7 @@ class _Reader:
             return numerator.mathml
         self.tokens.pop(0)
         denominator = self._operand(self.tokens.pop(0))
-        return f"<mfrac><mrow>{numerator.inner}</mrow><mrow>{denominator.inner}</mrow></mfrac>"
+        return f"<mfrac><mrow>{numerator.unbracketed}</mrow><mrow>{denominator.unbracketed}</mrow></mfrac>"
 
     def _operand(self, token: _Token) -> _Operand:
         operand = self._plain(token)
@@ -172,7 +172,7 @@ class _Reader:
             case "open" | "bar":
                 return self._brackets(token.text)
             case "root":
-                mathml = f"<msqrt>{self._operand(self.tokens.pop(0)).inner}</msqrt>"
+                mathml = f"<msqrt>{self._operand(self.tokens.pop(0)).unbracketed}</msqrt>"
             case "number":
                 mathml = f"<mn>{token.text}</mn>"
             case "log":
@@ -218,8 +218,8 @@ def _pattern(names: frozenset[str]) -> re.Pattern[str]:
     )
 
 
-def _drawn_sum(sign: str, index: str) -> str:
-    return f"<munder><mo>{sign}</mo><mi>{escape(index)}</mi></munder>"
+def _drawn_sum(operator: str, index: str) -> str:
+    return f"<munder><mo>{operator}</mo><mi>{escape(index)}</mi></munder>"
 
 
 def _drawn_symbol(name: str) -> str:

@@ -29,7 +29,7 @@ def notes(config: RunConfig, symbols: Sequence[str]) -> list[str]:
         *_groups(config),
         *_refill(config),
         *(_divisors(config, divisors) if divisors else []),
-        *_truncation(config, counted="B" in symbols),
+        *_truncation(config, is_counted="B" in symbols),
         *_rejection(config, divisors=[name for name in symbols if name in {"B", "P"}]),
         *_unscored_notes(config),
         *_passes(config),
@@ -104,22 +104,23 @@ def _divisors(config: RunConfig, names: Sequence[str]) -> Iterator[str]:
         yield f"{subject} only what trains."
 
 
-def _truncation(config: RunConfig, *, counted: bool) -> Iterator[str]:
+def _truncation(config: RunConfig, *, is_counted: bool) -> Iterator[str]:
     rule = config.length.truncated
     match rule:
         case KeepTruncated() | ScaleTruncatedReward():
             return
         case MaskTruncated():
             truncation = f"oᵢ was truncated at {config.sampling.max_new_tokens} tokens"
-            yield f"|oᵢ| = 0 and every term of it 0 where {truncation}{_still(config, counted=counted)}."
+            remark = _still(config, is_counted=is_counted)
+            yield f"|oᵢ| = 0 and every term of it 0 where {truncation}{remark}."
         case _:
             assert_never(rule)
 
 
-def _still(config: RunConfig, *, counted: bool) -> str:
+def _still(config: RunConfig, *, is_counted: bool) -> str:
     """Return the statistics in which a masked completion still counts."""
     reward_part = [] if config.objective.critic is not None else ["Rᵢ still counts in means and deviations"]
-    divisor_part = ["oᵢ still counts in B"] if counted else []
+    divisor_part = ["oᵢ still counts in B"] if is_counted else []
     statistics = [*reward_part, *divisor_part]
     return f"; {', and '.join(statistics)}" if statistics else ""
 

@@ -31,10 +31,10 @@ def ratio_definitions(objective: Objective) -> list[str]:
             assert_never(ratio)
 
 
-def _token_ratio(objective: Objective, old: str) -> str:
+def _token_ratio(objective: Objective, old_policy: str) -> str:
     """Return the limited ratio of a token, multiplied by the router's gate if there is one."""
     is_routed = objective.router.type != "none"
-    match old:
+    match old_policy:
         case "current":
             ratio = f"{POLICY} / sg[{POLICY}]"
             return f"gᵢₜ ({ratio})" if is_routed else ratio
@@ -66,22 +66,22 @@ def correction_definitions(correction: knobs.Correction) -> list[str]:
         case knobs.TokenTis():
             return [f"wᵢₜ = min(ρᵢₜ, {number(correction.cap)})", definition]
         case knobs.TokenMask():
-            return [f"wᵢₜ = ρᵢₜ {_within('ρᵢₜ', correction)}", definition]
+            return [f"wᵢₜ = ρᵢₜ {_format_mask('ρᵢₜ', correction)}", definition]
         case knobs.SequenceTis():
             return [f"wᵢ = min(ρᵢ, {number(correction.cap)})", _sequence_rho(correction.level), definition]
         case knobs.SequenceMask():
-            return [f"wᵢ = ρᵢ {_within('ρᵢ', correction)}", _sequence_rho(correction.level), definition]
+            return [f"wᵢ = ρᵢ {_format_mask('ρᵢ', correction)}", _sequence_rho(correction.level), definition]
         case knobs.SequenceK3():
             weight = f"wᵢ = 1 where κᵢ ≤ {number(correction.threshold)}, else 0"
             return [weight, "κᵢ = 1/|oᵢ| ∑ₜ (ρᵢₜ − 1 − log ρᵢₜ)", definition]
         case knobs.GeoFilter():
-            return [f"wᵢₜ = ρᵢₜ {_within('ρᵢ', correction)}", _sequence_rho("geo"), definition]
+            return [f"wᵢₜ = ρᵢₜ {_format_mask('ρᵢ', correction)}", _sequence_rho("geo"), definition]
         case _:
             assert_never(correction)
 
 
-def _within(judged: str, bounds: knobs.TokenMask | knobs.SequenceMask | knobs.GeoFilter) -> str:
-    return f"where {number(bounds.low)} ≤ {judged} ≤ {number(bounds.high)}, else 0"
+def _format_mask(quantity: str, bounds: knobs.TokenMask | knobs.SequenceMask | knobs.GeoFilter) -> str:
+    return f"where {number(bounds.low)} ≤ {quantity} ≤ {number(bounds.high)}, else 0"
 
 
 def _sequence_rho(level: str) -> str:

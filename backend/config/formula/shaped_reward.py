@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
 from backend.config import knobs
-from backend.config.formula.notation import number, term, word
+from backend.config.formula.notation import mark_word, number, term
 from backend.config.formula.symbols import is_reward_intermediate, limited_logarithm, log_probability_ratio
 from backend.config.formula.weights import kl_weight
 from backend.config.length import (
@@ -49,7 +49,7 @@ def domain_shares(config: RunConfig) -> list[Share]:
     if not domains:
         return [Share(list(general.values()), "")]
     shares = [
-        Share(list((general | _domain_terms(config, domain)).values()), f" for {word(domain)}")
+        Share(list((general | _domain_terms(config, domain)).values()), f" for {mark_word(domain)}")
         for domain in domains
     ]
     other_shares = (
@@ -58,9 +58,9 @@ def domain_shares(config: RunConfig) -> list[Share]:
     return [*shares, *other_shares]
 
 
-def _has_others(config: RunConfig, named: Sequence[str]) -> bool:
+def _has_others(config: RunConfig, named_domains: Sequence[str]) -> bool:
     """Return whether prompts may have other domains, which rows of datasets can name."""
-    return not _are_made_here(config) or any(source.domain not in named for source in config.problems)
+    return not _are_made_here(config) or any(source.domain not in named_domains for source in config.problems)
 
 
 def _are_made_here(config: RunConfig) -> bool:
@@ -132,11 +132,11 @@ def _penalty_term(config: RunConfig) -> list[str]:
     return [] if isinstance(config.length.penalty, NoLengthPenalty) else [PENALTY]
 
 
-def _weighted_sum(share: Share, extra: Sequence[str]) -> str:
+def _weighted_sum(share: Share, extra_terms: Sequence[str]) -> str:
     """Return the weighted sum of the terms, without weights of 1 and terms of weight 0."""
     text_parts: list[str] = []
     weighted_values = [(term.weight, _value(term)) for term in share.terms if term.weight]
-    for weight, value in [*weighted_values, *((1.0, value) for value in extra)]:
+    for weight, value in [*weighted_values, *((1.0, value) for value in extra_terms)]:
         sign = "−" if weight < 0 else "+"
         weighted_value = value if abs(weight) == 1 else f"{number(abs(weight))} {value}"
         text_parts += [sign, weighted_value] if text_parts or weight < 0 else [weighted_value]
@@ -193,7 +193,7 @@ def _terms(config: RunConfig, shares: Sequence[Share]) -> list[str]:
 
 def _whose(term: RewardTerm, config: RunConfig) -> str:
     if term.domain:
-        return f" for {word(term.domain)}"
+        return f" for {mark_word(term.domain)}"
     is_replaced = any(
         domain_term.domain and domain_term.label == term.label for domain_term in config.rewards
     )

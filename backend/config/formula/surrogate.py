@@ -57,9 +57,9 @@ def _clipped_ratio(ratio: str, eps_low: float, eps_high: float) -> str:
     return f"clip({ratio}, {number(1 - eps_low)}, {number(1 + eps_high)})"
 
 
-def _pessimistic(objective: Objective, clipped: str, dual_clip: float) -> str:
+def _pessimistic(objective: Objective, clipped_ratio: str, dual_clip: float) -> str:
     advantage = advantage_symbol(objective)
-    smaller_term = f"min({ratio_symbol(objective)} {advantage}, {clipped} {advantage})"
+    smaller_term = f"min({ratio_symbol(objective)} {advantage}, {clipped_ratio} {advantage})"
     return f"max({smaller_term}, min({number(dual_clip)} {advantage}, 0))" if dual_clip else smaller_term
 
 

@@ -32,9 +32,9 @@ def limited_ratio(ratio: str) -> str:
     return f"clip({ratio}, exp(−{MAX_LOG_RATIO}), exp({MAX_LOG_RATIO}))"
 
 
-def log_probability_ratio(above: str, below: str) -> str:
+def log_probability_ratio(numerator: str, denominator: str) -> str:
     """Return the formula of the log-ratio of a token's probabilities under two policies."""
-    return f"log ({above}(oᵢₜ) / {below}(oᵢₜ))"
+    return f"log ({numerator}(oᵢₜ) / {denominator}(oᵢₜ))"
 
 
 def is_reward_intermediate(objective: Objective) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from backend.config import knobs
-from backend.config.formula.notation import fraction, number, word
+from backend.config.formula.notation import fraction, mark_word, number
 from backend.config.formula.symbols import log_probability_ratio
 from backend.config.objective import Objective
 
@@ -32,7 +32,7 @@ def _start(kl: AnyKl) -> list[str]:
     suffix = "" if kl.controller.type == "fixed" else " at first"
     if not isinstance(kl.coef, Mapping):
         return [f"β = {number(kl.coef)}{suffix}"]
-    return [f"βᵢ = {number(coef)} for {word(domain)}{suffix}" for domain, coef in kl.coef.items()]
+    return [f"βᵢ = {number(coef)} for {mark_word(domain)}{suffix}" for domain, coef in kl.coef.items()]
 
 
 def _course(controller: knobs.Controller, weight: str) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from backend.config.base import Frozen, refusal
+from backend.config.base import Frozen, combination_error
 
 __all__ = [
     "Advantage",
@@ -138,7 +138,7 @@ class _Advantage(_Baseline):
             reason = (
                 f"is sas, which takes off the mean of a prompt's visits, but the baseline is {baseline}: "
             )
-            raise refusal([("type", reason + "expected baseline group_mean")])
+            raise combination_error([("type", reason + "expected baseline group_mean")])
         return scale
 
     group_sum: Literal["mean", "sqrt"] = "mean"

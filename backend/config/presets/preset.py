@@ -23,14 +23,14 @@ class Preset(Frozen):
 
 def preset(title: str, source: str, note: str, **sections: Any) -> Preset:
     """Return a preset from sections of RunConfig. Only explicitly set fields become changes."""
-    changes = {name: _written(section) for name, section in sections.items()}
+    changes = {name: _dump_set_fields(section) for name, section in sections.items()}
     return Preset(title=title, source=source, note=" ".join(note.split()), changes=changes)
 
 
-def _written(value: Any) -> Any:
+def _dump_set_fields(value: Any) -> Any:
     """Return the explicitly set fields, with the `type` or `name` that selects each union member."""
     if isinstance(value, tuple):
-        return [_written(element) for element in value]
+        return [_dump_set_fields(element) for element in value]
     if not isinstance(value, Frozen):
         return value
     fields = type(value).model_fields
@@ -38,7 +38,9 @@ def _written(value: Any) -> Any:
         name for name in ("type", "name") if name in fields and get_origin(fields[name].annotation) is Literal
     ]
     tag = {name: getattr(value, name) for name in tags}
-    return tag | {name: _written(getattr(value, name)) for name in sorted(value.model_fields_set, key=str)}
+    return tag | {
+        name: _dump_set_fields(getattr(value, name)) for name in sorted(value.model_fields_set, key=str)
+    }
 
 
 NO_SCALE = knobs.GroupMean(scale=knobs.NoScale())

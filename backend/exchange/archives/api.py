@@ -9,7 +9,7 @@ from backend.exchange.archives.save import archive_run
 from backend.http.dependencies import LabOf
 from backend.http.routing import Router
 from backend.http.timeout import take_time
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from backend.storage.run_lookup import require_run
 
 router = Router(prefix="/api/v1/runs", tags=["runs"])
@@ -28,7 +28,7 @@ def archive(run_id: str, lab: LabOf, *, checkpoints: bool = False) -> StreamingR
     If data could not be read, the header `Archive-Missing` contains the number of problems, and the manifest
     describes them.
     """
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         require_run(session, run_id)
     take_time(ARCHIVE_SECONDS)
     with _one_at_a_time:

@@ -13,7 +13,7 @@ from backend.exchange.archives.tables import exact_name, with_exact
 from backend.metrics.attempts import load_limits, valid_row_condition
 from backend.rollouts.marks import BIT_BY_MARK
 from backend.rollouts.packing import try_unpack_text
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import GroupTally, RunPrompt
 
 ROWS_AT_ONCE = 10_000
@@ -47,7 +47,7 @@ def _tallies(sessions: Sessions, run_id: str) -> Iterator[list[dict[str, Any]]]:
     is_stored = GroupTally.marks.bitwise_and(BIT_BY_MARK["stored"])
     last_key: Sequence[Any] = ("", -1, -1, -1, -1)
     while True:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             limits = load_limits(session, [run_id]).get(run_id, ())
             conditions = (
                 GroupTally.run_id == run_id,
@@ -74,7 +74,7 @@ def write_prompts(sessions: Sessions, run_id: str, file: IO[bytes]) -> list[str]
     missing_texts: list[str] = []
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         while True:
-            with reading(sessions) as session:
+            with open_read_session(sessions) as session:
                 next_page = query if last_id is None else query.where(RunPrompt.id > last_id)
                 rows = session.scalars(next_page).all()
             prompts = []

@@ -47,7 +47,7 @@ from backend.runs.origin import ARCHIVE_ORIGIN
 from backend.runs.schemas import MAX_NAME_CHARACTERS
 from backend.storage.artifacts.reading import open_artifact, read_manifest
 from backend.storage.artifacts.store import MANIFEST as CHECKPOINT_MANIFEST
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, Run
 from backend.storage.run_lookup import require_run
 
@@ -75,8 +75,10 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
         archived_checkpoints, missing_checkpoints = (
             _checkpoints(sessions, settings, run_id, open_files) if checkpoints else ({}, [])
         )
-        tables = {name: open_files.enter_context(_unnamed(scratch)) for name in TABLES if name != RUN}
-        with reading(sessions) as session:
+        tables = {
+            name: open_files.enter_context(_open_unnamed_file(scratch)) for name in TABLES if name != RUN
+        }
+        with open_read_session(sessions) as session:
             run = _run_document(
                 session, run_id, [checkpoint for checkpoint, _ in archived_checkpoints.values()]
             )
@@ -98,7 +100,7 @@ def archive_run(sessions: Sessions, settings: Settings, run_id: str, *, checkpoi
 Described = tuple[Member, ArchivedFile]
 
 
-def _unnamed(directory: Path) -> IO[bytes]:
+def _open_unnamed_file(directory: Path) -> IO[bytes]:
     """Return a temporary file without a name, which disappears even if the process is killed."""
     return tempfile.TemporaryFile(dir=directory)
 
@@ -110,14 +112,14 @@ def _member(name: str, file: IO[bytes]) -> Described:
     return Member(name, file, size), ArchivedFile(bytes=size, sha256=digest)
 
 
-def _manifest(run_id: str, members: list[Described], missing: list[str]) -> Member:
+def _manifest(run_id: str, members: list[Described], missing_data: list[str]) -> Member:
     try:
         program = version("grpolab")
     except PackageNotFoundError:
         program = "from a working tree"
     files = {member.name: archived_file for member, archived_file in members}
     created_at = datetime.now(UTC).isoformat(timespec="seconds")
-    manifest = Manifest(program=program, created_at=created_at, run=run_id, files=files, missing=missing)
+    manifest = Manifest(program=program, created_at=created_at, run=run_id, files=files, missing=missing_data)
     content = orjson.dumps(manifest.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
     return Member(MANIFEST, BytesIO(content), len(content))
 
@@ -165,7 +167,7 @@ def _write_events(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
     last_id = 0
     names = ("at", "kind", "level", "attempt", "step", "message", "data")
     while True:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             query = select(Event).where(Event.run_id == run_id, Event.id > last_id).order_by(Event.id)
             rows = list(session.scalars(query.limit(EVENTS_AT_ONCE)))
         for row in rows:
@@ -179,16 +181,16 @@ CheckpointsFound = dict[str, tuple[ArchivedCheckpoint, list[Described]]]
 
 
 def _checkpoints(
-    sessions: Sessions, settings: Settings, run_id: str, opened: ExitStack
+    sessions: Sessions, settings: Settings, run_id: str, open_files: ExitStack
 ) -> tuple[CheckpointsFound, list[str]]:
     """Return the complete checkpoints with open files and digests, and a sentence about each other one."""
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         require_run(session, run_id)
         rows = sorted(load_checkpoints(session, run_id), key=lambda row: (row.step, row.attempt))
     archived_checkpoints: CheckpointsFound = {}
     missing_checkpoints = []
     for row in rows:
-        files = _checkpoint_files(settings, row, opened)
+        files = _checkpoint_files(settings, row, open_files)
         if files:
             accuracy = row.manifest.get("accuracy")
             archived_checkpoint = ArchivedCheckpoint(
@@ -202,7 +204,7 @@ def _checkpoints(
     return archived_checkpoints, missing_checkpoints
 
 
-def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) -> list[Described]:
+def _checkpoint_files(settings: Settings, row: Checkpoint, open_files: ExitStack) -> list[Described]:
     directory = settings.artifact_dir(row.run_id) / row.path
     try:
         content = read_manifest(settings, row)
@@ -219,7 +221,7 @@ def _checkpoint_files(settings: Settings, row: Checkpoint, opened: ExitStack) ->
             path = f"{directory_in_archive}/{name}"
             if not CHECKPOINT_FILE_PATTERN.fullmatch(path):
                 return []
-            file = opened.enter_context(open_artifact(settings, directory / name))
+            file = open_files.enter_context(open_artifact(settings, directory / name))
             files.append((Member(path, file, entry.bytes), entry))
     except (OSError, ValueError, KeyError, TypeError):  # removed by retention, or damaged
         return []

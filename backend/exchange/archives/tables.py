@@ -22,7 +22,7 @@ from backend.rollouts.packing import (
 from backend.rollouts.reading import valid_group_conditions
 from backend.storage.completion import Completion
 from backend.storage.completions import damage_reason, load_completions
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import RolloutGroup, RolloutLabel, RolloutTokens
 
 GROUPS_AT_ONCE = 100
@@ -60,14 +60,14 @@ def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
     schema = pa.schema(
         [("metric", pa.dictionary(pa.int32(), pa.string())), ("step", pa.int32()), ("value", pa.float64())]
     )
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         names = load_metric_names(
             session, [segment.run for segment in load_lineages(session, [run_id])[run_id]]
         )
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for start in range(0, len(names), METRICS_AT_ONCE):
             chunk = names[start : start + METRICS_AT_ONCE]
-            with reading(sessions) as session:
+            with open_read_session(sessions) as session:
                 by_metric = read_points(session, [run_id], chunk)
             for name in chunk:
                 if (points := by_metric.get((run_id, name))) is not None and len(points):
@@ -182,7 +182,7 @@ def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
     columns = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
     last_key: tuple[Any, ...] = (-2, "", 0, "")
     while True:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             query = select(RolloutGroup).where(
                 *valid_group_conditions(session, run_id), tuple_(*columns) > last_key
             )

@@ -7,7 +7,7 @@ from starlette.responses import StreamingResponse
 
 from backend.base.errors import Conflict
 from backend.exchange.exports.card import model_card
-from backend.exchange.exports.facts import facts_of, find_checkpoint
+from backend.exchange.exports.facts import find_checkpoint, read_card_facts
 from backend.exchange.exports.files import model_stream
 from backend.http.dependencies import ReadSession, SettingsOf
 from backend.http.routing import Router
@@ -31,7 +31,7 @@ def model(
     checkpoint = find_checkpoint(session, run_id, step)
     if not has_run_config(session.get_one(Run, run_id)):
         raise Conflict("this run is another trainer's: it has no model here")
-    card = model_card(facts_of(session, checkpoint), merged=False)
+    card = model_card(read_card_facts(session, checkpoint), is_merged=False)
     content = model_stream(settings, checkpoint, card)
     name = f"attachment; filename=model-{run_id}-{checkpoint.path}.tar"
     return StreamingResponse(content, media_type="application/x-tar", headers={"Content-Disposition": name})

@@ -15,7 +15,7 @@ from backend.config.presets import PRESETS
 from backend.config.problems import HubProblem
 from backend.config.run import RunConfig
 from backend.exchange.exports.facts import CURVES, CardFacts
-from backend.exchange.exports.markdown import fenced, inline, quoted, table
+from backend.exchange.exports.markdown import fence_code, format_table, inline, quote_yaml
 
 MAX_ROWS = 10
 """Maximum number of steps in the table of curves."""
@@ -31,65 +31,65 @@ REPRODUCE = (
 )
 
 
-def model_card(facts: CardFacts, *, merged: bool = True) -> str:
-    """Return the card as Markdown with YAML front matter; `merged` means a complete model instead of an
+def model_card(card: CardFacts, *, is_merged: bool = True) -> str:
+    """Return the card as Markdown with YAML front matter; `is_merged` means a complete model instead of an
     adapter.
     """
     sections = [
-        _front_matter(facts, merged=merged),
-        f"# {inline(facts.name)}",
-        _introduction(facts, merged=merged),
-        *([f"Notes of its makers:\n\n{fenced(facts.notes)}"] if facts.notes.strip() else []),
+        _front_matter(card, is_merged=is_merged),
+        f"# {inline(card.name)}",
+        _introduction(card, is_merged=is_merged),
+        *([f"Notes of its makers:\n\n{fence_code(card.notes)}"] if card.notes.strip() else []),
         "## Data",
-        _data(facts.config),
+        _data(card.config),
         "## Recipe",
-        _recipe(facts.config),
+        _recipe(card.config),
         "## Curves",
-        _curves(facts),
+        _curves(card),
         "## Evaluation",
-        _evaluation(facts),
+        _evaluation(card),
         "## Diagnosis",
-        _diagnosis(facts),
+        _diagnosis(card),
         "## Versions",
-        _versions(facts),
+        _versions(card),
         "## Reproduce",
         REPRODUCE,
-        fenced(json.dumps(facts.config.model_dump(mode="json"), indent=1), "json"),
+        fence_code(json.dumps(card.config.model_dump(mode="json"), indent=1), "json"),
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(facts: CardFacts, *, merged: bool) -> str:
-    base = facts.config.policy.name
-    is_peft = facts.is_adapter and not merged
+def _front_matter(card: CardFacts, *, is_merged: bool) -> str:
+    base = card.config.policy.name
+    is_peft = card.is_adapter and not is_merged
     lines = ["license: unknown", f"library_name: {'peft' if is_peft else 'transformers'}"]
     lines.append("pipeline_tag: text-generation")
     if HUB_NAME_PATTERN.fullmatch(base):
         relation = "adapter" if is_peft else "finetune"
-        lines += [f"base_model: {quoted(base)}", f"base_model_relation: {relation}"]
-    preset = facts.config.preset
+        lines += [f"base_model: {quote_yaml(base)}", f"base_model_relation: {relation}"]
+    preset = card.config.preset
     tags = [tag for tag in dict.fromkeys(["grpo", "reinforcement-learning", preset]) if tag]
-    lines += ["tags:", *(f"- {quoted(tag)}" for tag in tags)]
+    lines += ["tags:", *(f"- {quote_yaml(tag)}" for tag in tags)]
     if datasets := sorted(
-        {problem.dataset for problem in facts.config.problems if isinstance(problem, HubProblem)}
+        {problem.dataset for problem in card.config.problems if isinstance(problem, HubProblem)}
     ):
-        lines += ["datasets:", *(f"- {quoted(name)}" for name in datasets)]
+        lines += ["datasets:", *(f"- {quote_yaml(name)}" for name in datasets)]
     return "\n".join(["---", *lines, "---"])
 
 
-def _introduction(facts: CardFacts, *, merged: bool) -> str:
-    policy = facts.config.policy
+def _introduction(card: CardFacts, *, is_merged: bool) -> str:
+    policy = card.config.policy
     revision = f", revision {inline(policy.revision)}" if policy.revision else ""
-    kind = "The LoRA adapter of" if facts.is_adapter and not merged else "A model trained from"
-    trained_phrase = ", trained" if facts.is_adapter and not merged else ""
+    kind = "The LoRA adapter of" if card.is_adapter and not is_merged else "A model trained from"
+    trained_phrase = ", trained" if card.is_adapter and not is_merged else ""
     merging_sentence = (
-        " A LoRA adapter was trained and merged into it." if facts.is_adapter and merged else ""
+        " A LoRA adapter was trained and merged into it." if card.is_adapter and is_merged else ""
     )
     return (
         f"{kind} {inline(policy.name)}{revision}{trained_phrase} "
         "by reinforcement learning in GRPO Lab: the state "
-        f"after step {facts.step} of {facts.config.steps}, variant {inline(facts.variant)}, seed "
-        f"{facts.config.seed}.{merging_sentence} "
+        f"after step {card.step} of {card.config.steps}, variant {inline(card.variant)}, seed "
+        f"{card.config.seed}.{merging_sentence} "
         "The license of the result is not known to GRPO Lab: that of the base "
         "model and those of the data apply."
     )
@@ -98,7 +98,7 @@ def _introduction(facts: CardFacts, *, merged: bool) -> str:
 def _data(config: RunConfig) -> str:
     components_by_title = {"problems": config.problems, "rewards": config.rewards}
     return "\n\n".join(
-        table(
+        format_table(
             [title, "weight", "settings"],
             [
                 [component.name, f"{component.weight:g}", _settings(component.model_dump(mode="json"))]
@@ -129,37 +129,40 @@ def _recipe(config: RunConfig) -> str:
     changed_fields = dict(_differences(RunConfig().model_dump(mode="json"), config.model_dump(mode="json")))
     skipped_fields = ("problems", "rewards", "seed", "preset")
     knobs = [[path, _value(value)] for path, value in changed_fields.items() if path not in skipped_fields]
-    paragraphs = [f"{preset_text} The run minimises", fenced(formula(config)["text"], "text")]
+    paragraphs = [f"{preset_text} The run minimises", fence_code(formula(config)["text"], "text")]
     if knobs:
         paragraphs += [
             "All fields that differ from the defaults of GRPO Lab:",
-            table(["field", "value"], knobs),
+            format_table(["field", "value"], knobs),
         ]
     return "\n\n".join(paragraphs)
 
 
-def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (dotted path, value) of every different field; a section of another type is listed completely."""
-    if isinstance(after, dict) and after:
-        is_same = isinstance(before, dict) and before.get("type") == after.get("type")
-        for name, value in after.items():
-            old_value = before.get(name) if is_same else None
+    if isinstance(new, dict) and new:
+        is_same = isinstance(old, dict) and old.get("type") == new.get("type")
+        for name, value in new.items():
+            old_value = old.get(name) if is_same else None
             yield from _differences(old_value, value, f"{path}.{name}" if path else name)
-    elif before != after:
-        yield path, after
+    elif old != new:
+        yield path, new
 
 
-def _curves(facts: CardFacts) -> str:
-    names = [name for name in CURVES if name in facts.curves and len(facts.curves[name])]
+def _curves(card: CardFacts) -> str:
+    names = [name for name in CURVES if name in card.curves and len(card.curves[name])]
     if not names:
         return "No metrics were recorded up to this step."
-    rows = [[str(step), *(_at(facts, name, int(step)) for name in names)] for step in _rows(facts, names)]
-    return table(["step", *names], rows)
+    rows = [
+        [str(step), *(_format_value_at(card, name, int(step)) for name in names)]
+        for step in _choose_steps(card, names)
+    ]
+    return format_table(["step", *names], rows)
 
 
-def _rows(facts: CardFacts, names: Sequence[str]) -> NDArray[np.int64]:
+def _choose_steps(card: CardFacts, names: Sequence[str]) -> NDArray[np.int64]:
     """Return the first and last step, and steps in between at which the most metrics have a value."""
-    all_steps = np.concatenate([facts.curves[name].steps for name in names])
+    all_steps = np.concatenate([card.curves[name].steps for name in names])
     steps, counts = np.unique(all_steps, return_counts=True)
     fullest_steps = _spread(steps[counts == counts.max()], MAX_ROWS - 2)
     other_steps = (
@@ -176,37 +179,37 @@ def _spread(steps: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     return spread
 
 
-def _at(facts: CardFacts, name: str, step: int) -> str:
-    points = facts.curves[name]
+def _format_value_at(card: CardFacts, name: str, step: int) -> str:
+    points = card.curves[name]
     index = int(np.searchsorted(points.steps, step))
     is_there = index < len(points) and points.steps[index] == step
     return f"{points.values[index]:.4g}" if is_there else ""
 
 
-def _evaluation(facts: CardFacts) -> str:
+def _evaluation(card: CardFacts) -> str:
     rows = []
-    for name, points in sorted(facts.curves.items()):
+    for name, points in sorted(card.curves.items()):
         if name.startswith("eval/") and len(points) and not is_interval_end(name):
             step, value = int(points.steps[-1]), float(points.values[-1])
-            rows.append([name, f"{value:.4g}", _interval(facts, name, value, step), str(step)])
+            rows.append([name, f"{value:.4g}", _interval(card, name, value, step), str(step)])
     if not rows:
         return "The run was not evaluated on held-out problems up to this step."
-    prompts = facts.config.evaluation.prompts
-    head = table(["metric", "value", "95 % interval", "step"], rows)
+    prompts = card.config.evaluation.prompts
+    head = format_table(["metric", "value", "95 % interval", "step"], rows)
     source = f"Up to {prompts:,} held-out prompts. Intervals over prompts: Wilson's."
     return f"{head}\n\n{source}"
 
 
-def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
+def _interval(card: CardFacts, name: str, share: float, step: int) -> str:
     """Return the recorded interval of a suite, or Wilson's interval of held-out accuracy; otherwise empty."""
-    bounds = [facts.curves.get(end) for end in interval_names(name)]
+    bounds = [card.curves.get(end) for end in interval_names(name)]
     recorded_bounds = [
         float(points.values[-1]) for points in bounds if points and int(points.steps[-1]) == step
     ]
     if len(recorded_bounds) == len(bounds):
         low, high = recorded_bounds
     elif name == "eval/accuracy" and 0 <= share <= 1:
-        low, high = wilson(share, facts.config.evaluation.prompts)
+        low, high = wilson(share, card.config.evaluation.prompts)
     else:
         return ""
     return f"{low:.3f} to {high:.3f}"
@@ -221,16 +224,16 @@ def wilson(share: float, count: int, z: float = 1.959964) -> tuple[float, float]
     return max(0.0, center - half_width), min(1.0, center + half_width)
 
 
-def _diagnosis(facts: CardFacts) -> str:
-    if not facts.verdict:
+def _diagnosis(card: CardFacts) -> str:
+    if not card.verdict:
         return "The run has no verdict."
-    text = f"Verdict on the run up to step {facts.last_step}: {facts.verdict.replace('_', ' ')}."
-    if facts.onset:
-        text += f" What made it fall began between the steps {facts.onset[0]} and {facts.onset[1]}."
-    return text + (f" First cause: {inline(facts.cause.replace('_', ' '))}." if facts.cause else "")
+    text = f"Verdict on the run up to step {card.last_step}: {card.verdict.replace('_', ' ')}."
+    if card.onset:
+        text += f" What made it fall began between the steps {card.onset[0]} and {card.onset[1]}."
+    return text + (f" First cause: {inline(card.cause.replace('_', ' '))}." if card.cause else "")
 
 
-def _versions(facts: CardFacts) -> str:
-    text_versions = {name: value for name, value in facts.versions.items() if isinstance(value, str)}
-    rows = [[name, value] for name, value in {**text_versions, "device": facts.device}.items() if value]
-    return table(["what", "version"], rows) if rows else "Not recorded."
+def _versions(card: CardFacts) -> str:
+    text_versions = {name: value for name, value in card.versions.items() if isinstance(value, str)}
+    rows = [[name, value] for name, value in {**text_versions, "device": card.device}.items() if value]
+    return format_table(["what", "version"], rows) if rows else "Not recorded."

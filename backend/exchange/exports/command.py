@@ -22,10 +22,10 @@ from backend.base.trainer_module import run_trainer_module
 from backend.catalog.policies.adapters import ADAPTER_CONFIG
 from backend.exchange.archives.save import archive_run
 from backend.exchange.exports.card import model_card
-from backend.exchange.exports.facts import facts_of, find_checkpoint
+from backend.exchange.exports.facts import find_checkpoint, read_card_facts
 from backend.storage.artifacts.copies import copy_missing
 from backend.storage.artifacts.store import artifact_store
-from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.engine import open_engine, open_read_session, open_sessions
 from backend.storage.models import Checkpoint, Run
 
 Engine = Literal["transformers", "vllm"]
@@ -42,33 +42,33 @@ class Source(NamedTuple):
 
 
 @contextmanager
-def _reading(settings: Settings) -> Iterator[Session]:
+def _open_read_session(settings: Settings) -> Iterator[Session]:
     engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
-        with reading(open_sessions(engine)) as session:
+        with open_read_session(open_sessions(engine)) as session:
             yield session
     finally:
         engine.dispose()
 
 
-def run_called(session: Session, word: str) -> str:
+def find_run_id(session: Session, id_or_name: str) -> str:
     """Return the id of the run with this id or name; raise InvalidRequest if there is not exactly one."""
-    query = select(Run.id).where((Run.id == word) | (Run.name == word), Run.deleting_at.is_(None))
+    query = select(Run.id).where((Run.id == id_or_name) | (Run.name == id_or_name), Run.deleting_at.is_(None))
     run_ids = session.scalars(query.order_by(Run.created_at).limit(MAX_LISTED + 1)).all()
-    if word in run_ids:
-        return word
+    if id_or_name in run_ids:
+        return id_or_name
     if len(run_ids) == 1:
         return run_ids[0]
-    reason = f"several runs are called {word!r:.60}: {', '.join(run_ids[:MAX_LISTED])}"
-    raise InvalidRequest([FieldError("run", reason if run_ids else f"there is no run {word!r:.60}")])
+    reason = f"several runs are called {id_or_name!r:.60}: {', '.join(run_ids[:MAX_LISTED])}"
+    raise InvalidRequest([FieldError("run", reason if run_ids else f"there is no run {id_or_name!r:.60}")])
 
 
-def source_of(settings: Settings, run: str, step: int | None) -> Source:
+def find_source(settings: Settings, run: str, step: int | None) -> Source:
     """Return the checkpoint of a run at a step, or its newest; raise a GrpoLabError if there is none."""
-    with _reading(settings) as session:
-        checkpoint = find_checkpoint(session, run_called(session, run), step)
+    with _open_read_session(settings) as session:
+        checkpoint = find_checkpoint(session, find_run_id(session, run), step)
         directory = settings.artifact_dir(checkpoint.run_id) / checkpoint.path
-        card_facts = facts_of(session, checkpoint)
+        card_facts = read_card_facts(session, checkpoint)
     try:
         is_there = directory.is_dir() or _fetch(settings, directory)
     except OSError as error:
@@ -83,54 +83,56 @@ def _fetch(settings: Settings, directory: Path) -> bool:
     return store is not None and store.fetch(directory)
 
 
-def export_model(settings: Settings, run: str, to: Path, *, step: int | None, dtype: str | None) -> Source:
+def export_model(
+    settings: Settings, run: str, target: Path, *, step: int | None, dtype: str | None
+) -> Source:
     """Write the model of a checkpoint and its card to a new directory; raise a GrpoLabError."""
-    source = source_of(settings, run, step)
+    source = find_source(settings, run, step)
     with tempfile.TemporaryDirectory(prefix="grpolab-export-") as scratch:
         card = Path(scratch) / "README.md"
         card.write_text(source.card)
         precision = ["--dtype", dtype] if dtype else []
-        arguments = [str(source.directory), str(to), "--card", str(card), *precision]
+        arguments = [str(source.directory), str(target), "--card", str(card), *precision]
         run_trainer_module(settings, "worker.checkpoints.export", arguments)
     return source
 
 
-def archive_to(settings: Settings, run: str, to: Path, *, checkpoints: bool) -> tuple[int, list[str]]:
+def archive_to(settings: Settings, run: str, target: Path, *, checkpoints: bool) -> tuple[int, list[str]]:
     """Write the archive of a run to a new file; return its size in bytes, and sentences about missing data.
 
     After an error, no file is left behind.
     """
-    if to.exists():
-        raise Conflict(f"{to} already exists: name a file that does not exist yet")
+    if target.exists():
+        raise Conflict(f"{target} already exists: name a file that does not exist yet")
     engine = open_engine(settings.effective_database_url, pool_size=2)
-    draft = to.with_name(f".{to.name}.draft")
+    draft = target.with_name(f".{target.name}.draft")
     try:
         sessions = open_sessions(engine)
-        with reading(sessions) as session:
-            run_id = run_called(session, run)
+        with open_read_session(sessions) as session:
+            run_id = find_run_id(session, run)
         with draft.open("wb") as file:
             content, missing_data = archive_run(sessions, settings, run_id, checkpoints=checkpoints)
             for block in content:
                 file.write(block)
             size = file.tell()
-        publish(draft, to)
+        publish(draft, target)
     except OSError as error:
-        raise Unavailable(f"no archive was written to {to}: {error.strerror or error}") from None
+        raise Unavailable(f"no archive was written to {target}: {error.strerror or error}") from None
     finally:
         draft.unlink(missing_ok=True)
         engine.dispose()
     return size, missing_data
 
 
-def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[tuple[str, bool]]:
+def copy_missing_checkpoints(settings: Settings, run: str) -> Iterator[tuple[str, bool]]:
     """Copy the checkpoints of a run, or of all runs, that the artifact store lacks.
 
     Yield lines, each with whether the copy succeeded; raise a GrpoLabError.
     """
     query = select(Checkpoint).order_by(Checkpoint.run_id, Checkpoint.step)
-    with _reading(settings) as session:
+    with _open_read_session(settings) as session:
         if run:
-            query = query.where(Checkpoint.run_id == run_called(session, run))
+            query = query.where(Checkpoint.run_id == find_run_id(session, run))
         checkpoints = list(session.scalars(query))
         session.expunge_all()
     lines = 0
@@ -142,7 +144,7 @@ def copy_checkpoints_of(settings: Settings, run: str) -> Iterator[tuple[str, boo
 
 
 def push_model(
-    settings: Settings, directory: Path, repository: str, *, token: str, public: bool, existing: bool
+    settings: Settings, directory: Path, repository: str, *, token: str, public: bool, allow_existing: bool
 ) -> str:
     """Upload an exported directory to the hub and return its address there; raise a GrpoLabError if that
     fails.
@@ -156,7 +158,7 @@ def push_model(
         raise Conflict("no token: set HF_TOKEN, or run this in a terminal, which asks for it")
     if not (directory / "config.json").is_file():
         raise InvalidRequest([FieldError("directory", f"{directory} holds no exported model")])
-    options = [*(["--public"] if public else []), *(["--existing"] if existing else [])]
+    options = [*(["--public"] if public else []), *(["--existing"] if allow_existing else [])]
     return run_trainer_module(
         settings, "worker.checkpoints.push", [str(directory), repository, *options], secret=token
     )
@@ -175,7 +177,7 @@ def serving_command(directory: Path, engine: Engine, *, host: str, port: int) ->
     return ["transformers", "serve", str(directory), *address]
 
 
-def program_of(command: list[str]) -> str:
+def find_program(command: list[str]) -> str:
     """Return the path of a program next to this Python or on PATH; raise Conflict if it cannot run."""
     installed_program = Path(sys.executable).with_name(command[0])
     program = str(installed_program) if installed_program.is_file() else shutil.which(command[0])

@@ -65,7 +65,7 @@ def find_checkpoint(session: Session, run_id: str, step: int | None) -> Checkpoi
     return rows[0]
 
 
-def facts_of(session: Session, checkpoint: Checkpoint) -> CardFacts:
+def read_card_facts(session: Session, checkpoint: Checkpoint) -> CardFacts:
     """Return the facts for the card of a checkpoint."""
     run = session.get_one(Run, checkpoint.run_id)
     attempt = session.get(Attempt, (run.id, checkpoint.attempt))

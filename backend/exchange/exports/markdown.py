@@ -32,14 +32,14 @@ def inline(text: str) -> str:
     return LINK_PATTERN.sub(lambda match: f"&#{ord(match[0])};", escaped_text)
 
 
-def fenced(text: str, language: str = "") -> str:
+def fence_code(text: str, language: str = "") -> str:
     """Return a code block whose fence is longer than any run of backticks in the text."""
     max_backticks = max((len(fence_text) for fence_text in FENCE_PATTERN.findall(text)), default=0)
     fence = "`" * max(3, max_backticks + 1)
     return f"{fence}{language}\n{visible(text, lines=True)}\n{fence}"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table with escaped cells."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(
@@ -47,6 +47,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def quoted(text: str) -> str:
+def quote_yaml(text: str) -> str:
     """Return a YAML scalar: a JSON string of visible characters is valid in every version of YAML."""
     return json.dumps(visible(text), ensure_ascii=False)

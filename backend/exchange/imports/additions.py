@@ -11,12 +11,12 @@ from backend.metrics.summary import Summary
 from backend.rollouts.foreign import ATTEMPT, replace_groups
 from backend.rollouts.foreign_metrics import compute_text_points, refresh_points
 from backend.runs.events import add_event
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import Experiment, Run
 from backend.storage.sort_values import sort_values
 
 
-def names_of(session: Session, run_id: str, file: str) -> Names:
+def read_run_names(session: Session, run_id: str, file: str) -> Names:
     """Return the names of an existing run."""
     run = session.get_one(Run, run_id)
     experiment = session.get(Experiment, run.experiment_id)
@@ -35,8 +35,8 @@ def check_takes(session: Session, run_id: str, *, locks: bool = False) -> Run:
 
 def add_completions(sessions: Sessions, run_id: str, completions: Completions, file: str) -> None:
     """Store the completions, replacing those of the run that have the same step and prompt position."""
-    packed_groups, completions_by_step = completions.packed(run_id), completions.written()
-    with reading(sessions) as session:
+    packed_groups, completions_by_step = completions.pack(run_id), completions.texts_by_step()
+    with open_read_session(sessions) as session:
         texts = compute_text_points(session, run_id, completions_by_step)
     with sessions.begin() as session:
         run = check_takes(session, run_id, locks=True)

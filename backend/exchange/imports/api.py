@@ -80,7 +80,7 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the query parameters
         refuse_secrets(text, path)
         if text != clean_text(text):
             raise InvalidRequest([FieldError(path, "contains NUL or an unpaired surrogate")])
-    check_type(request, TYPES, expected="application/octet-stream")
+    check_type(request, TYPES, expected_types="application/octet-stream")
     step_column = ROW_NUMBER if row_numbers else step or None
     requested_runs = _labels(runs)
     import_request = ImportRequest(

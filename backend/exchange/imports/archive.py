@@ -16,7 +16,7 @@ from typing import IO, Literal, NamedTuple
 import numpy as np
 
 from backend.exchange.imports.completions import Completions
-from backend.exchange.imports.guess import step_candidates, steps_of
+from backend.exchange.imports.guess import read_steps, step_candidates
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.mlflow import run_directory
@@ -155,23 +155,23 @@ def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
 
 def read_archive(file: LogFile, kind: Literal["zip", "tar"], read: ReadFile) -> list[Log]:
     """Return a log for each run in the archive; raise BadLog if there is none."""
-    members, other_files = _members(file.ask(kind))
+    members, other_files = _members(file.run_operation(kind))
     logs_in_archive, unread_files = _read_all(file, kind, members, read)
     if not logs_in_archive:
-        raise BadLog(_nothing(members, unread_files))
-    logs = _runs(logs_in_archive)
+        raise BadLog(_explain_no_logs(members, unread_files))
+    logs = _group_by_run(logs_in_archive)
     if other_files or unread_files:
         first = f"; first {excerpt(unread_files[0][0])} {unread_files[0][1]}" if unread_files else ""
-        logs[0].facts.notes.append(
+        logs[0].metadata.notes.append(
             f"{other_files + len(unread_files):,} files of the archive are not logs{first}."
         )
     return logs
 
 
-def _nothing(members: list[Member], unread: list[tuple[str, str]]) -> str:
+def _explain_no_logs(members: list[Member], unread_files: list[tuple[str, str]]) -> str:
     if not members:
         return "is an archive without files"
-    name, reason = unread[0]
+    name, reason = unread_files[0]
     return f"is an archive of {len(members):,} files, none of which is a log; {excerpt(name)} {reason}"
 
 
@@ -216,7 +216,7 @@ def _read_all(
     return contents.found, unread_files
 
 
-def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
+def _unpack(file: IO[bytes], kind: str, member: Member, target: IO[bytes]) -> None:
     damage_error = BadLog(f"is damaged: {excerpt(member.name)} does not begin where the archive says")
     if member.offset > file.seek(0, os.SEEK_END):  # the offset may be too large to seek to
         raise damage_error
@@ -229,11 +229,11 @@ def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
         file.seek(name_size + extra_size, 1)
     if not member.is_deflated:
         for block in _blocks(file, member.size):
-            to.write(block)
+            target.write(block)
     else:
-        _inflate(file, to, zlib.decompressobj(-15), member.size, member.packed)
-    to.flush()
-    to.seek(0)
+        _inflate(file, target, zlib.decompressobj(-15), member.size, member.packed)
+    target.flush()
+    target.seek(0)
 
 
 def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK_BYTES) -> Iterator[bytes]:
@@ -243,13 +243,13 @@ def _blocks(file: IO[bytes], size: int, chunk: int = CHUNK_BYTES) -> Iterator[by
 
 
 def _inflate(
-    file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", limit: int, packed: int | None
+    file: IO[bytes], target: IO[bytes], inflater: "zlib._Decompress", limit: int, packed_size: int | None
 ) -> None:
     """Decompress a stream; raise BadLog if it is damaged or exceeds the size limit."""
     written_bytes = 0
     try:
-        for block in _blocks(file, packed if packed is not None else 1 << 62):
-            written_bytes = _take(block, inflater, to, written_bytes, limit)
+        for block in _blocks(file, packed_size if packed_size is not None else 1 << 62):
+            written_bytes = _write_block(block, inflater, target, written_bytes, limit)
             if inflater.eof:
                 break
     except zlib.error as error:
@@ -258,7 +258,7 @@ def _inflate(
         raise _cut_off()
 
 
-def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
+def _gunzip(file: IO[bytes], target: IO[bytes], limit: int) -> None:
     """Decompress all members of a gzip file and ignore trailing zeros; raise BadLog like `_inflate`."""
     inflater, members, written_bytes = zlib.decompressobj(31), 1, 0
     try:
@@ -272,7 +272,7 @@ def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
                     inflater, members = zlib.decompressobj(31), members + 1
                     if members > MAX_MEMBERS:
                         raise BadLog(f"has more than {MAX_MEMBERS:,} gzip members; that is the limit")
-                written_bytes = _take(remaining_block, inflater, to, written_bytes, limit)
+                written_bytes = _write_block(remaining_block, inflater, target, written_bytes, limit)
                 remaining_block = inflater.unused_data
     except zlib.error as error:
         raise BadLog(f"is damaged: {error}") from None
@@ -280,26 +280,28 @@ def _gunzip(file: IO[bytes], to: IO[bytes], limit: int) -> None:
         raise _cut_off()
 
 
-def _take(block: bytes, inflater: "zlib._Decompress", to: IO[bytes], written: int, limit: int) -> int:
+def _write_block(
+    block: bytes, inflater: "zlib._Decompress", target: IO[bytes], written_bytes: int, limit: int
+) -> int:
     """Decompress a block until the stream ends; return the total number of bytes written."""
     remaining_block = block
     while not inflater.eof:  # zlib may hold output back after it has taken all input
         output = inflater.decompress(remaining_block, CHUNK_BYTES)
         remaining_block = inflater.unconsumed_tail
-        written += len(output)
-        if written > limit:
+        written_bytes += len(output)
+        if written_bytes > limit:
             raise BadLog(f"unpacks to more than {limit:,} bytes")
-        to.write(output)
+        target.write(output)
         if not remaining_block and not output:
             break
-    return written
+    return written_bytes
 
 
 def _cut_off() -> BadLog:
     return BadLog("is cut off: its packed content does not end")
 
 
-def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
+def _group_by_run(logs_in_archive: list[LogInArchive]) -> list[Log]:
     """Return a log per run: its event files together, its last TRL state, and its completions."""
     logs_by_run: dict[tuple[str, str], list[LogInArchive]] = defaultdict(list)
     single_logs, completions = [], list[LogInArchive]()
@@ -314,16 +316,18 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
         elif log_file.kind in MERGED_FORMATS:
             logs_by_run[log_file.directory, log_file.kind].append(log_file)
         elif log_file.log.origin == "tensorboard":  # a CSV or JSON file with a single curve of a run
-            logs_by_run[log_file.directory, f"curves {log_file.log.facts.name}"].append(log_file)
+            logs_by_run[log_file.directory, f"curves {log_file.log.metadata.name}"].append(log_file)
         else:
             single_logs.append(log_file)
     logs_with_directory = [
-        (log_files[0].directory, _merged(kind, log_files)) for (_, kind), log_files in logs_by_run.items()
+        (log_files[0].directory, _merge_logs(kind, log_files)) for (_, kind), log_files in logs_by_run.items()
     ]
     siblings = Counter(log_file.directory for log_file in single_logs)
     for log_file in single_logs:
         if siblings[log_file.directory] > 1:
-            log_file.log.facts.name = log_file.log.facts.name or PurePosixPath(log_file.member.name).stem
+            log_file.log.metadata.name = (
+                log_file.log.metadata.name or PurePosixPath(log_file.member.name).stem
+            )
     logs_with_directory += [(log_file.directory, log_file.log) for log_file in single_logs]
     logs_with_directory += _add_completions(logs_with_directory, completions)
     if len(logs_with_directory) > MAX_RUNS:
@@ -332,11 +336,11 @@ def _runs(logs_in_archive: list[LogInArchive]) -> list[Log]:
     has_several = len(logs_with_directory) > 1
     for directory, log in logs_with_directory:
         default_name = PurePosixPath(directory).name or (stems[id(log)] if has_several else "")
-        log.facts.name = log.facts.name or default_name
+        log.metadata.name = log.metadata.name or default_name
     return [log for _, log in logs_with_directory]
 
 
-def _merged(kind: str, log_files: list[LogInArchive]) -> Log:
+def _merge_logs(kind: str, log_files: list[LogInArchive]) -> Log:
     if kind == "tensorboard":
         return merged_events([log_file.log for log_file in log_files])
     if kind != "trl":
@@ -344,7 +348,7 @@ def _merged(kind: str, log_files: list[LogInArchive]) -> Log:
     # A later checkpoint contains the history of earlier ones.
     longest = max(log_files, key=lambda log_file: len(log_file.log.table))
     if len(log_files) > 1:
-        longest.log.facts.notes.append(
+        longest.log.metadata.notes.append(
             f"Of {len(log_files)} checkpoints, the longest history is taken: {longest.member.name}."
         )
     return longest.log
@@ -356,24 +360,24 @@ def _joined_curves(logs: list[Log]) -> Log:
     for log in later_logs:
         first.table.append(log.table)
     if step := first.step or next(iter(step_candidates(first.table)), None):
-        first.table.reorder(np.argsort(steps_of(first.table, step), kind="stable"))
+        first.table.reorder(np.argsort(read_steps(first.table, step), kind="stable"))
     return first
 
 
-def _add_completions(placed: list[tuple[str, Log]], files: list[LogInArchive]) -> list[tuple[str, Log]]:
+def _add_completions(placed_logs: list[tuple[str, Log]], files: list[LogInArchive]) -> list[tuple[str, Log]]:
     """Add each file of completions to the run in its directory or above; others become new runs."""
     new_runs: dict[str, Log] = {}
     for log_file in files:
         directory = log_file.directory
-        siblings = [log for directory_of_run, log in placed if directory_of_run == directory]
-        logs_below = [log for directory_of_run, log in placed if _is_above(directory, directory_of_run)]
+        siblings = [log for directory_of_run, log in placed_logs if directory_of_run == directory]
+        logs_below = [log for directory_of_run, log in placed_logs if _is_above(directory, directory_of_run)]
         target_logs = (
             siblings
             or logs_below
-            or [log for directory_of_run, log in placed if _is_above(directory_of_run, directory)]
+            or [log for directory_of_run, log in placed_logs if _is_above(directory_of_run, directory)]
         )
-        if not target_logs and len(placed) == 1:
-            target_logs = [placed[0][1]]
+        if not target_logs and len(placed_logs) == 1:
+            target_logs = [placed_logs[0][1]]
         has_texts = log_file.log.completions is not None
         if target_logs and (has_texts or "step" in target_logs[0].table.columns):
             _extend(target_logs[0], log_file.log, with_curves=not has_texts)
@@ -384,8 +388,8 @@ def _add_completions(placed: list[tuple[str, Log]], files: list[LogInArchive]) -
     return list(new_runs.items())
 
 
-def _is_above(upper: str, lower: str) -> bool:
-    return not upper or lower == upper or lower.startswith(f"{upper}/")
+def _is_above(upper_path: str, lower_path: str) -> bool:
+    return not upper_path or lower_path == upper_path or lower_path.startswith(f"{upper_path}/")
 
 
 def _extend(log: Log, addition: Log, *, with_curves: bool = False) -> None:
@@ -394,6 +398,8 @@ def _extend(log: Log, addition: Log, *, with_curves: bool = False) -> None:
         log.completions.extend(addition.completions)
     if with_curves:
         log.table.append(addition.table)
-    log.facts.notes += [
-        note for note in addition.facts.notes if note not in log.facts.notes and not note.startswith("Curves")
+    log.metadata.notes += [
+        note
+        for note in addition.metadata.notes
+        if note not in log.metadata.notes and not note.startswith("Curves")
     ]

@@ -14,9 +14,9 @@ NAMES = {
 }
 
 
-def add_arguments(importing: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments to the parser."""
-    importing.add_argument("files", nargs="+", help="the log; several files, or a directory of logs")
-    importing.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")
+    parser.add_argument("files", nargs="+", help="the log; several files, or a directory of logs")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")
     for name, help_text in NAMES.items():
-        importing.add_argument(f"--{name}", help=help_text)
+        parser.add_argument(f"--{name}", help=help_text)

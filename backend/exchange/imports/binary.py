@@ -66,7 +66,7 @@ class BinaryReader:
     def _ask(self, data: bytes, offset: int) -> Answer:
         document = {"data": b64encode(data).decode(), "offset": offset}
         try:
-            return checked(self._sandbox.ask(self._operation, **document), len(data))
+            return check_answer(self._sandbox.run_operation(self._operation, **document), len(data))
         except Refused as error:
             reason = str(error).partition(": ")[2]
             raise BadLog(f"is damaged after byte {offset:,}: {reason}") from None
@@ -74,7 +74,7 @@ class BinaryReader:
             raise BadLog(f"cannot be read after byte {offset:,}: {error}") from None
 
 
-def checked(answer: Any, size: int) -> Answer:
+def check_answer(answer: Any, size: int) -> Answer:
     """Return an answer after checking that its parts are consistent, because a compromised process may send
     anything.
     """
@@ -92,20 +92,20 @@ def checked(answer: Any, size: int) -> Answer:
     return Answer(used_bytes, Points(names, name.astype(np.int64), step, value, time), metadata)
 
 
-def joined(parts: list[Points]) -> Points:
+def join_points(chunks: list[Points]) -> Points:
     """Return all values of a file."""
     numbers: dict[str, int] = {}
     name_indices = []
-    for points in parts:
+    for points in chunks:
         name_numbers = [numbers.setdefault(name, len(numbers)) for name in points.names]
         name_indices.append(np.array(name_numbers, np.int64)[points.name])
     no_values = np.empty(0)
-    columns = [np.concatenate([no_values, *(points[column] for points in parts)]) for column in (3, 4)]
-    steps = np.concatenate([np.empty(0, np.int64), *(points.step for points in parts)])
+    columns = [np.concatenate([no_values, *(points[column] for points in chunks)]) for column in (3, 4)]
+    steps = np.concatenate([np.empty(0, np.int64), *(points.step for points in chunks)])
     return Points(list(numbers), np.concatenate([np.empty(0, np.int64), *name_indices]), steps, *columns)
 
 
-def table_of(points: Points, step: str, extra_columns: Mapping[str, Floats]) -> Table:
+def build_table(points: Points, step: str, extra_columns: Mapping[str, Floats]) -> Table:
     """Return a table with a row for each sequence of values with the same step, which is in the column
     `step`.
 

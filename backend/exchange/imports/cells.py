@@ -26,7 +26,7 @@ class Cells(NamedTuple):
 
 def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, limit: int) -> Iterator[Cells]:
     """Yield all rows of a table, with exactly these columns, in order; raise BadLog if it is invalid."""
-    answer = file.ask("parquet-schema")
+    answer = file.run_operation("parquet-schema")
     try:
         rows, names = int(answer["rows"]), {str(name) for name, _, _ in answer["columns"]}
     except (KeyError, TypeError, ValueError):
@@ -38,8 +38,10 @@ def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, l
     row, size = 0, max(1, MAX_CELLS // (len(numbers) + len(texts)))
     while row < rows:
         chunk_rows = min(size, rows - row)
-        reply = file.ask("parquet-cells", numbers=list(numbers), texts=list(texts), row=row, size=chunk_rows)
-        chunk = _checked(reply, chunk_rows, numbers, texts)
+        reply = file.run_operation(
+            "parquet-cells", numbers=list(numbers), texts=list(texts), row=row, size=chunk_rows
+        )
+        chunk = _check_cells(reply, chunk_rows, numbers, texts)
         yield chunk
         row += chunk.rows
 
@@ -47,12 +49,12 @@ def read_cells(file: LogFile, numbers: Sequence[str], texts: Sequence[str], *, l
 def column_names(file: LogFile) -> list[str]:
     """Return the column names of a table; raise BadLog if it is invalid."""
     try:
-        return [str(name) for name, _, _ in file.ask("parquet-schema")["columns"]]
+        return [str(name) for name, _, _ in file.run_operation("parquet-schema")["columns"]]
     except (KeyError, TypeError, ValueError):
         raise invalid_reply() from None
 
 
-def _checked(answer: dict[str, Any], limit: int, numbers: Sequence[str], texts: Sequence[str]) -> Cells:
+def _check_cells(answer: dict[str, Any], limit: int, numbers: Sequence[str], texts: Sequence[str]) -> Cells:
     """Return the cells of an answer after checking all sizes, because a compromised process may send
     anything.
     """

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backend.exchange.imports.guess import is_step_name
-from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.table import BadLog, Table, excerpt
 
@@ -58,7 +58,7 @@ def from_charts(table: Table, charts: Sequence[ChartColumn], axis: str) -> list[
             ):
                 run_table.columns[chart.metric] = table.columns[chart.column]
         if len(run_table.columns) > 1:
-            logs.append(Log(run_table, Facts(name=run), origin="wandb", step=axis))
+            logs.append(Log(run_table, LogMetadata(name=run), origin="wandb", step=axis))
     if not logs:
         raise BadLog("has a chart's columns, but no values in them")
     logs[0].table.bad = table.bad

@@ -50,7 +50,7 @@ def import_into(
     learn_secrets(settings)
     engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
-        with _opened(paths) as file:
+        with _open_input(paths) as file:
             answer = import_any(open_sessions(engine), settings, file, request)
     except OSError as error:
         raise InvalidRequest(
@@ -73,7 +73,7 @@ def _common(paths: Sequence[Path]) -> Path:
 
 
 @contextmanager
-def _opened(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
+def _open_input(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
     """Yield the file; several files, or all logs of a directory, are packed into a temporary archive."""
     if len(paths) == 1 and not paths[0].is_dir():
         with paths[0].open("rb") as file:

@@ -10,7 +10,7 @@ from backend.exchange.imports.table import as_number
 from backend.exchange.imports.texts import MAX_TEXT_CHARACTERS
 from backend.rollouts.foreign import MAX_COMPLETIONS as MAX_OF_GROUP
 from backend.rollouts.foreign import Split, pack_foreign
-from backend.rollouts.foreign_metrics import Places, foreign_metrics
+from backend.rollouts.foreign_metrics import CompletionsByPrompt, foreign_metrics
 from backend.rollouts.records import CompletionRecord, GroupRecord, make_foreign_group
 from backend.rollouts.store import PackedGroups
 from backend.rollouts.text_metrics import WrittenCompletion
@@ -107,11 +107,11 @@ class Completions:
                 next_index[split] += 1
             yield step, records
 
-    def packed(self, run_id: str) -> list[PackedGroups]:
+    def pack(self, run_id: str) -> list[PackedGroups]:
         """Return rows for the database, step by step."""
         return [pack_foreign(run_id, step, groups) for step, groups in self.steps()]
 
-    def written(self) -> dict[int, Places]:
+    def texts_by_step(self) -> dict[int, CompletionsByPrompt]:
         """Return the training completions as texts, by step and prompt index."""
         return {
             step: {
@@ -127,7 +127,7 @@ class Completions:
 
     def text_metrics(self) -> dict[int, dict[str, float]]:
         """Return text/* of the training completions, by step."""
-        steps = self.written().items()
+        steps = self.texts_by_step().items()
         return {
             step: foreign_metrics(
                 [completion for completions in completions_by_prompt.values() for completion in completions]
@@ -152,13 +152,13 @@ def _completion(sample: Sample) -> CompletionRecord:
     )
 
 
-def step_of(value: Any) -> int | None:
+def parse_step(value: Any) -> int | None:
     """Return a value as a step, or None if it is not a valid step."""
     is_whole = type(value) is int or (type(value) is float and value.is_integer())
     return int(value) if is_whole and 0 <= value <= LAST_STEP else None
 
 
-def terms_of(cells: Iterable[tuple[str, Any]]) -> dict[str, float]:
+def parse_reward_terms(cells: Iterable[tuple[str, Any]]) -> dict[str, float]:
     """Return the numbers among some cells as reward terms."""
     numbers = ((name, as_number(value)) for name, value in cells if type(value) in (int, float, bool))
     terms = {name[:MAX_NAME]: number for name, number in numbers if number is not None}

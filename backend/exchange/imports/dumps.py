@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from backend.config.messages import question_text
-from backend.exchange.imports.completions import Completions, Sample, step_of, terms_of
-from backend.exchange.imports.log import Log, log_of
+from backend.exchange.imports.completions import Completions, Sample, parse_reward_terms, parse_step
+from backend.exchange.imports.log import Log, build_completion_log
 from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.table import BadLog, Table, as_number
 from backend.exchange.imports.text_formats import records
@@ -80,7 +80,7 @@ def read_torch_dump(file: LogFile) -> Log:
 def _rows_of_torch(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
     row, count = 0, 1
     while row < count:
-        answer = file.ask("torch-completions", row=row)
+        answer = file.run_operation("torch-completions", row=row)
         if isinstance(reason := answer.get("reason"), str):
             raise BadLog(reason[:MAX_REASON])
         rows, total = answer.get("rows"), answer.get("count")
@@ -109,7 +109,7 @@ def log_of_rows(rows: Iterable[tuple[int, dict[str, Any]]], table: Table, name: 
             table.bad.add(line, reason)
             continue
         completions.add(_sample(row, step, texts, split))
-    return log_of(completions, table, origin)
+    return build_completion_log(completions, table, origin)
 
 
 def _rows(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _step(row: dict[str, Any], in_name: int | None) -> int | None:
     values = [row.get(name) for name in STEP_COLUMNS] + ([run.get("step")] if isinstance(run, dict) else [])
     for value in values:
         number = as_number(value)
-        if number is not None and (step := step_of(number)) is not None:
+        if number is not None and (step := parse_step(number)) is not None:
             return step
     return in_name
 
@@ -160,7 +160,7 @@ def _texts_of_messages(messages: list[Any]) -> _Texts | None:
 
 def _sample(row: dict[str, Any], step: int, texts: _Texts, split: Split) -> Sample:
     reward_field = row.get("rewards")
-    terms = terms_of(reward_field.items()) if isinstance(reward_field, dict) else {}
+    terms = parse_reward_terms(reward_field.items()) if isinstance(reward_field, dict) else {}
     reward = next((_reward(row[name]) for name in REWARD_COLUMNS if _reward(row.get(name)) is not None), None)
     field_names = {
         *PROMPT_COLUMNS,
@@ -173,7 +173,7 @@ def _sample(row: dict[str, Any], step: int, texts: _Texts, split: Split) -> Samp
         "advantages",
         "acc",
     }
-    other_terms = terms_of((name, value) for name, value in row.items() if name not in field_names)
+    other_terms = parse_reward_terms((name, value) for name, value in row.items() if name not in field_names)
     if reward is None:
         reward = math.fsum((terms or other_terms).values()) if terms or other_terms else None
     correct = as_number(row.get("acc", row.get("correct")))

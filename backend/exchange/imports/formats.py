@@ -148,9 +148,9 @@ def _text_format(head: str) -> str:
     return "csv" if is_csv(first, remaining_text) else "console"
 
 
-def _may_be_json(first: str, following: str) -> bool:
+def _may_be_json(first: str, remaining_text: str) -> bool:
     """Return whether text that starts like JSON also continues like it; `[0] step=1` does not."""
-    return not following or first[-1] in "{[,]}" or _is_json(first)
+    return not remaining_text or first[-1] in "{[,]}" or _is_json(first)
 
 
 def _json_format(first: str) -> str:
@@ -204,7 +204,7 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
         if not error.may_be_western:
             raise
         chosen_format, logs = _read_converted(file, WESTERN, chosen_format)
-        logs[0].facts.notes.append("The text is not UTF-8; it is read as Windows-1252 (Latin-1).")
+        logs[0].metadata.notes.append("The text is not UTF-8; it is read as Windows-1252 (Latin-1).")
         return chosen_format, logs
     if len(logs) == 1 and FORMATS[chosen_format].restarts and logs[0].completions is None:
         candidates = [logs[0].step] if logs[0].step else step_candidates(logs[0].table)[:1]

@@ -48,7 +48,7 @@ def _rises(table: Table, name: str) -> bool:
     return is_full and bool(is_whole(values).all() and (np.diff(values) > 0).all())
 
 
-def steps_of(table: Table, name: str | None) -> Ints:
+def read_steps(table: Table, name: str | None) -> Ints:
     """Return the step of each row, or -1 if it has none; without a step column, rows are counted from 1."""
     if name is None:
         return np.arange(1, len(table) + 1, dtype=np.int64)

@@ -14,15 +14,15 @@ from sqlalchemy.orm import Session
 from backend.base.errors import FieldError, InvalidRequest, Unavailable
 from backend.base.sandbox.errors import Unusable
 from backend.base.text import clean_text
-from backend.exchange.imports.additions import add_completions, check_takes, names_of
+from backend.exchange.imports.additions import add_completions, check_takes, read_run_names
 from backend.exchange.imports.formats import FORMATS, read_logs
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.plan import Plan, plan_import
-from backend.exchange.imports.schemas import ImportAnswer, RunItemOfImport, report_of
+from backend.exchange.imports.schemas import ImportAnswer, RunItemOfImport, build_report
 from backend.exchange.imports.store import Names, lock_experiment, prepare_run, store_run
 from backend.exchange.imports.table import BadLog, excerpt
 from backend.http.idempotency import find_previous, request_digest
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import Experiment, Run
 
 MAX_NAME = 180
@@ -77,10 +77,10 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
         names = _add(sessions, list(plans.values()), request)
         run_ids: list[str | None] = [request.into]
     else:
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             run_ids = [] if request.dry_run else [find_previous(session, run_key, digest) for run_key in keys]
             if run_ids and None not in run_ids:
-                names = [names_of(session, run, request.file) for run in run_ids if run]
+                names = [read_run_names(session, run, request.file) for run in run_ids if run]
             elif request.dry_run:
                 names = _names(session, list(plans.values()), request)
         if not request.dry_run and None in run_ids:
@@ -98,7 +98,7 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
             _item(label, log, names_by_label.get(label), ids.get(label))
             for label, log in logs_by_label.items()
         ],
-        report=report_of(first, format_name),
+        report=build_report(first, format_name),
     )
 
 
@@ -121,8 +121,8 @@ def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log]
     try:
         with _one_at_a_time:
             format_name, logs = read_logs(file, request.file, request.format or None)
-            logs_by_label = _labelled(logs, request.file)
-            return format_name, logs_by_label, _planned(_chosen(logs_by_label, request), request)
+            logs_by_label = _label_runs(logs, request.file)
+            return format_name, logs_by_label, _plan_runs(_choose_logs(logs_by_label, request), request)
     except BadLog as error:
         raise InvalidRequest([FieldError("file", f"{request.file} {error}")]) from None
     except Unusable as error:
@@ -131,22 +131,26 @@ def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log]
         ) from None
 
 
-def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
+def _label_runs(logs: list[Log], file: str) -> dict[str, Log]:
     """Return the runs of a file by unique labels."""
     logs_by_label: dict[str, Log] = {}
     for log in logs:
-        name = clean_text(log.facts.name)[:MAX_NAME] or clean_text(PurePath(file).stem)
-        logs_by_label[next(label for label in _numbered(name) if label not in logs_by_label)] = log
+        name = clean_text(log.metadata.name)[:MAX_NAME] or clean_text(PurePath(file).stem)
+        logs_by_label[next(label for label in _number_names(name) if label not in logs_by_label)] = log
     return logs_by_label
 
 
-def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
-    if unknown_labels := [label for label in request.runs if label not in labelled]:
-        examples = ", ".join(map(excerpt, list(labelled)[:5])) + (", ..." if len(labelled) > 5 else "")
+def _choose_logs(log_by_label: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
+    if unknown_labels := [label for label in request.runs if label not in log_by_label]:
+        examples = ", ".join(map(excerpt, list(log_by_label)[:5])) + (
+            ", ..." if len(log_by_label) > 5 else ""
+        )
         raise InvalidRequest(
             [FieldError("runs", f"the file has no run {excerpt(unknown_labels[0])}, but {examples}")]
         )
-    chosen_logs = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
+    chosen_logs = {
+        label: log for label, log in log_by_label.items() if not request.runs or label in request.runs
+    }
     single_run_options = {
         "name": bool(request.name),
         "seed": request.seed is not None,
@@ -155,17 +159,17 @@ def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
     if len(chosen_logs) > 1 and (
         invalid_options := [name for name, is_given in single_run_options.items() if is_given]
     ):
-        reason = f"is for one run, and the file has {len(labelled)}: choose one of them with `runs`"
+        reason = f"is for one run, and the file has {len(log_by_label)}: choose one of them with `runs`"
         raise InvalidRequest([FieldError(name, reason) for name in invalid_options])
     return chosen_logs
 
 
-def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
+def _plan_runs(chosen_logs: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
     """Return a plan for each run; if there are several, runs without metrics are left out and reported."""
-    columns = {column for log in chosen.values() for column in log.table.columns}
+    columns = {column for log in chosen_logs.values() for column in log.table.columns}
     plans: dict[str, Plan] = {}
     left_out = []
-    for label, log in chosen.items():
+    for label, log in chosen_logs.items():
         own_columns = log.table.columns
         mapping = {
             name: metric
@@ -180,12 +184,12 @@ def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
         try:
             plans[label] = plan_import(log, step=step, mapping=mapping)
         except BadLog as error:
-            if len(chosen) == 1:
+            if len(chosen_logs) == 1:
                 raise
             left_out.append(f"The run {excerpt(label)} is left out: it {error}.")
     if not plans:
         raise BadLog(f"has no run with metrics; {left_out[0]}")
-    next(iter(plans.values())).log.facts.notes += left_out
+    next(iter(plans.values())).log.metadata.notes += left_out
     return plans
 
 
@@ -200,7 +204,7 @@ def _store(
             find_previous(session, key, digest) for key in keys
         ]  # a concurrent equal request was faster
         if None not in run_ids:
-            return [names_of(session, run, request.file) for run in run_ids if run], run_ids
+            return [read_run_names(session, run, request.file) for run in run_ids if run], run_ids
         names = _names(session, plans, request)
         for index, (plan, prepared_run, key) in enumerate(zip(plans, prepared_runs, keys, strict=True)):
             if run_ids[index] is None:
@@ -215,9 +219,9 @@ def _add(sessions: Sessions, plans: list[Plan], request: ImportRequest) -> list[
         raise InvalidRequest(
             [FieldError("file", f"{request.file} has no completions, which `into` adds to a run")]
         )
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         check_takes(session, request.into)
-        names = names_of(session, request.into, request.file)
+        names = read_run_names(session, request.into, request.file)
     if not request.dry_run:
         add_completions(sessions, request.into, completions, request.file)
     return [names]
@@ -239,16 +243,16 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
     used_names, variants = {name for row in rows for name in row}, dict[str, str]()
     names_of_runs = []
     for plan in plans:
-        metadata, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
+        metadata, stem = plan.log.metadata, clean_text(PurePath(request.file).stem)
         preferred_name = clean_text(metadata.name) or stem
         name = request.name or next(
-            candidate for candidate in _numbered(preferred_name[:MAX_NAME]) if candidate not in used_names
+            candidate for candidate in _number_names(preferred_name[:MAX_NAME]) if candidate not in used_names
         )
         variant = name
         if metadata.variant is not None:  # seeds of one another, but not of existing runs
             shared_name = (clean_text(metadata.variant) or stem)[:MAX_NAME]
             unused_name = next(
-                candidate for candidate in _numbered(shared_name) if candidate not in used_names
+                candidate for candidate in _number_names(shared_name) if candidate not in used_names
             )
             variant = variants.setdefault(shared_name, unused_name)
         used_names.add(name)
@@ -262,7 +266,7 @@ def _experiment(request: ImportRequest) -> str:
     return request.experiment or request.file
 
 
-def _numbered(name: str) -> Iterator[str]:
+def _number_names(name: str) -> Iterator[str]:
     """Yield the name, and then the name with increasing numbers."""
     yield name
     yield from (f"{name} {number}" for number in count(2))

@@ -13,7 +13,7 @@ from backend.exchange.imports.table import BadLog, Table
 
 
 @dataclass
-class Facts:
+class LogMetadata:
     """Facts about the run in a log, in addition to the values."""
 
     name: str = ""
@@ -38,7 +38,7 @@ class Log:
     """A log that has been read."""
 
     table: Table
-    facts: Facts = field(default_factory=Facts)
+    metadata: LogMetadata = field(default_factory=LogMetadata)
     origin: str = ""
     """Origin according to the content, if it is more specific than the format (a CSV file of W&B); else
     empty.
@@ -57,7 +57,7 @@ class Log:
             column.example = redact(column.example)
         self.step = self.step and names.get(self.step, redact(self.step))
         for name in ("name", "variant", "failure", "notes"):
-            setattr(self.facts, name, redact_document(getattr(self.facts, name)))
+            setattr(self.metadata, name, redact_document(getattr(self.metadata, name)))
 
 
 def _redacted_names(columns: Iterable[str]) -> dict[str, str]:
@@ -72,7 +72,7 @@ def _redacted_names(columns: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def log_of(completions: Completions, table: Table, origin: str = "") -> Log:
+def build_completion_log(completions: Completions, table: Table, origin: str = "") -> Log:
     """Return a log with only completions, whose curves are means by step; raise BadLog if there are none."""
     if not completions.samples:
         bad_lines = table.bad.first
@@ -88,7 +88,7 @@ def log_of(completions: Completions, table: Table, origin: str = "") -> Log:
         table.add(0, [("step", float(step)), *_means(samples)])
     note = "Curves are means of the completions; import the log of the metrics too for the others."
     return Log(
-        table, Facts(notes=[note]), origin=origin, step="step", completions=completions, is_derived=True
+        table, LogMetadata(notes=[note]), origin=origin, step="step", completions=completions, is_derived=True
     )
 
 

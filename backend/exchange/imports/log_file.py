@@ -66,14 +66,14 @@ class ImportSandbox:
         """Return the path of a new file that the sandboxed process can read."""
         return Path(self._directory.name) / str(next(self._numbers))
 
-    def ask(self, operation: str, **request: Any) -> Any:
+    def run_operation(self, operation: str, **request: Any) -> Any:
         """Return the answer of an operation; raise BadLog if the total time is exceeded, or like
         `Sandbox.ask`.
         """
         seconds = min(MAX_REPLY_SECONDS, self._deadline - time.monotonic())
         if seconds <= 0:
             raise BadLog(f"takes more than {self._all_seconds:.0f} seconds to read")
-        return self._sandbox.ask(operation, seconds=seconds, **request)
+        return self._sandbox.run_operation(operation, seconds=seconds, **request)
 
 
 class LogFile:
@@ -105,10 +105,10 @@ class LogFile:
             shutil.copyfileobj(self.content, copy)
         return path
 
-    def ask(self, operation: str, **request: Any) -> dict[str, Any]:
+    def run_operation(self, operation: str, **request: Any) -> dict[str, Any]:
         """Return the answer of an operation on the complete file, a JSON object; raise BadLog."""
         try:
-            answer = self.sandbox.ask(operation, path=str(self._path), **request)
+            answer = self.sandbox.run_operation(operation, path=str(self._path), **request)
         except Refused as error:
             raise BadLog(f"is damaged: {str(error).partition(': ')[2][:300]}") from None
         except (TimedOut, Died) as error:

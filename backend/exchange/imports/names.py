@@ -12,7 +12,7 @@ from backend.config.metrics import canonical_name, find_metric, plain_name
 from backend.exchange.imports.table import Floats, excerpt
 from backend.metrics.store import NAME_PATTERN
 
-__all__ = ["Naming", "is_accuracy", "is_known", "metric_name", "names_of", "plain_name"]
+__all__ = ["Naming", "choose_metric_names", "is_accuracy", "is_known", "metric_name", "plain_name"]
 
 MAX_CHARACTERS = 128
 """Maximum number of characters in the name of a metric."""
@@ -76,34 +76,38 @@ def is_accuracy(metric: str) -> bool:
     return _ACCURACIES.fullmatch(metric) is not None
 
 
-def names_of(columns: Mapping[str, Floats], wanted: Mapping[str, str]) -> dict[str, Naming]:
-    """Return the metric of each column; `wanted` are names that the user has specified."""
+def choose_metric_names(
+    columns: Mapping[str, Floats], requested_names: Mapping[str, str]
+) -> dict[str, Naming]:
+    """Return the metric of each column; `requested_names` are names that the user has specified."""
     names = {
-        column: Naming(name, "named by you") for column, name in wanted.items() if name and column in columns
+        column: Naming(name, "named by you")
+        for column, name in requested_names.items()
+        if name and column in columns
     }
     column_by_metric = {naming.metric: column for column, naming in names.items()}
     for by_name in (_held_out_accuracies(columns), _by_own_names(columns), _second_choices(columns)):
         for column, naming in by_name.items():
-            if column in names or column in wanted:
+            if column in names or column in requested_names:
                 continue
             if naming.metric in column_by_metric and naming.metric != column:
                 continue
             names[column] = naming
             column_by_metric.setdefault(naming.metric, column)
     for column in columns:
-        if column not in names and column not in wanted:
-            names[column] = _kept(column, column_by_metric)
+        if column not in names and column not in requested_names:
+            names[column] = _keep_name(column, column_by_metric)
             column_by_metric.setdefault(names[column].metric, column)
     return {column: names[column] for column in columns if column in names}
 
 
-def metric_name(column: str, taken: Container[str]) -> Naming:
+def metric_name(column: str, used_names: Container[str]) -> Naming:
     """Return the metric of a value by its name; no metric is used twice."""
-    metric = _storable(canonical_name(column) or "")
-    return Naming(metric, "the same quantity") if metric and metric not in taken else _own_name(column)
+    metric = _clean_metric_name(canonical_name(column) or "")
+    return Naming(metric, "the same quantity") if metric and metric not in used_names else _own_name(column)
 
 
-def _storable(metric: str) -> str:
+def _clean_metric_name(metric: str) -> str:
     """Return a metric name with storable characters; empty if it would be too long."""
     metric = _UNSTORABLE_PATTERN.sub("_", metric)
     return metric if NAME_PATTERN.fullmatch(metric) else ""
@@ -127,7 +131,7 @@ def _by_own_names(columns: Mapping[str, Floats]) -> dict[str, Naming]:
     for column, values in columns.items():
         custom_term = _HOME_MADE_TERM.fullmatch(column)
         metric = canonical_name(column) or (f"reward/{custom_term['term']}/mean" if custom_term else "")
-        metric = _storable(metric)
+        metric = _clean_metric_name(metric)
         term = _TERM_PATTERN.fullmatch(metric)
         if term is not None and not has_accuracy and _is_accurate(term["term"]) and _are_fractions(values):
             names[column] = Naming(
@@ -147,14 +151,14 @@ def _second_choices(columns: Mapping[str, Floats]) -> dict[str, Naming]:
     }
 
 
-def _kept(column: str, taken: Mapping[str, str]) -> Naming:
+def _keep_name(column: str, column_by_metric: Mapping[str, str]) -> Naming:
     """Return the column's own name, with the reason if another name was expected."""
     metric = canonical_name(column) or _SECOND.get(column, "")
     own_name, reason = _own_name(column)
     if column in _NORMALISED:
         reason = "rewards after each group's mean is subtracted, 0 by construction: not the reward"
-    elif metric in taken and metric != column:
-        reason = f"{metric} is already the column {excerpt(taken[metric])}"
+    elif metric in column_by_metric and metric != column:
+        reason = f"{metric} is already the column {excerpt(column_by_metric[metric])}"
     return Naming(own_name, reason)
 
 
@@ -211,9 +215,9 @@ def _are_fractions(values: Floats) -> bool:
     return len(finite) > 0 and float(finite.min()) >= 0 and float(finite.max()) <= 1
 
 
-def _are_shares(values: Floats, what: str) -> bool:
+def _are_shares(values: Floats, quantity: str) -> bool:
     """Return whether values can be accuracies; rewards and scores only if they are fractions."""
-    if what.startswith(("acc", "pass", "mean_acc")):
+    if quantity.startswith(("acc", "pass", "mean_acc")):
         finite = values[np.isfinite(values)]
         return len(finite) > 0 and float(finite.min()) >= 0 and float(finite.max()) <= MAX_PERCENT
     return _are_fractions(values)

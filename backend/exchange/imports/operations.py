@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from backend.base.sandbox.operation import Operation, Request
 from backend.exchange.imports import tfrecord, wandb_file
-from backend.exchange.imports.protobuf import Value, fields, float32, float64, signed, varint
+from backend.exchange.imports.protobuf import Value, fields, float32, float64, to_signed, varint
 
 MAX_RUNS = 100
 """Maximum number of runs in one import."""
@@ -57,18 +57,25 @@ class LogPart:
         self._values.append(point.value)
         self._times.append(point.time)
 
-    def answer(self, used: int) -> dict[str, Any]:
-        """Return the answer for a part, of which the first `used` bytes were read."""
+    def answer(self, used_bytes: int) -> dict[str, Any]:
+        """Return the answer for a part, of which the first `used_bytes` bytes were read."""
         columns = self._numbers, self._steps, self._values, self._times
         packed_columns = [b64encode(column.tobytes()).decode() for column in columns]
-        return {"used": used, "names": list(self._names), "columns": packed_columns, "facts": self.facts}
+        return {
+            "used": used_bytes,
+            "names": list(self._names),
+            "columns": packed_columns,
+            "facts": self.facts,
+        }
 
 
-def read_part(framed: Iterator[tfrecord.Record], take: Callable[[LogPart, bytes], None]) -> dict[str, Any]:
+def read_part(
+    framed_records: Iterator[tfrecord.Record], add_record: Callable[[LogPart, bytes], None]
+) -> dict[str, Any]:
     """Return the answer for all complete records of a part."""
     log_part, used_bytes = LogPart(), 0
-    for content, end in framed:
-        take(log_part, content)
+    for content, end in framed_records:
+        add_record(log_part, content)
         used_bytes = end
     return log_part.answer(used_bytes)
 
@@ -93,7 +100,7 @@ def take_event(log_part: LogPart, content: bytes) -> None:
         time, step, *lengths, tag, value = match.groups()
         size = len(tag)
         if [length[0] for length in lengths] == [size + 9, size + 7, size]:
-            name, step_number = tag.decode(errors="replace"), signed(varint(step, 0)[0])
+            name, step_number = tag.decode(errors="replace"), to_signed(varint(step, 0)[0])
             log_part.add(Point(name, step_number, *struct.unpack("<f", value), *struct.unpack("<d", time)))
             return
     _take_any_event(log_part, content)
@@ -105,7 +112,7 @@ def _take_any_event(log_part: LogPart, content: bytes) -> None:
         if number == 1 and isinstance(value, int):
             time = float64(value)
         elif number == 2 and isinstance(value, int):
-            step = signed(value)
+            step = to_signed(value)
         elif number == 5 and isinstance(value, bytes):
             summary = value
     for number, value in fields(summary):
@@ -162,7 +169,7 @@ def _scalar(number: int, value: Value) -> float | None:
             if number == 5
             else float64(value)
             if number == 6
-            else float(signed(value))
+            else float(to_signed(value))
         )
     shape = {5: ("<f", 4), 6: ("<d", 8)}.get(number)
     return float(struct.unpack(shape[0], value)[0]) if shape and len(value) == shape[1] else None
@@ -183,7 +190,7 @@ def take_wandb_record(log_part: LogPart, content: bytes) -> None:
         elif number == 17:
             _take_run(log_part, value)
         elif number == 18:
-            codes = [signed(code) for name, code in fields(value) if name == 1 and isinstance(code, int)]
+            codes = [to_signed(code) for name, code in fields(value) if name == 1 and isinstance(code, int)]
             log_part.facts["exit_code"] = codes[-1] if codes else 0
 
 
@@ -194,7 +201,9 @@ def _take_history(log_part: LogPart, content: bytes) -> None:
         if number == 1 and isinstance(value, bytes):
             row += _item(value)
         elif number == 2 and isinstance(value, bytes):
-            step = next((signed(num) for name, num in fields(value) if name == 1 and isinstance(num, int)), 0)
+            step = next(
+                (to_signed(num) for name, num in fields(value) if name == 1 and isinstance(num, int)), 0
+            )
     value_by_name = dict(row)
     step = (
         int(value_by_name["_step"])
@@ -223,7 +232,7 @@ def _item(content: bytes) -> list[tuple[str, float]]:
         elif number in (8, 16) and isinstance(value, bytes):
             item_value = _json_number(value)
         elif number in (4, 5) and isinstance(value, int):
-            item_value = float(signed(value))
+            item_value = float(to_signed(value))
         elif number == 6 and isinstance(value, int):
             item_value = float64(value)
     return [("/".join(path), item_value)] if path and item_value is not None else []
@@ -269,7 +278,7 @@ def _take_run(log_part: LogPart, content: bytes) -> None:
         elif number == 4:
             _take_config(log_part, value)
         elif number == 17:
-            seconds = [signed(num) for name, num in fields(value) if name == 1 and isinstance(num, int)]
+            seconds = [to_signed(num) for name, num in fields(value) if name == 1 and isinstance(num, int)]
             log_part.facts["started_at"] = float(seconds[0]) if seconds else None
 
 

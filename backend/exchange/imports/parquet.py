@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.exchange.imports.completions import Completions, Sample, step_of, terms_of
+from backend.exchange.imports.completions import Completions, Sample, parse_reward_terms, parse_step
 from backend.exchange.imports.dumps import is_dump, log_of_rows
-from backend.exchange.imports.log import Log, log_of
+from backend.exchange.imports.log import Log, build_completion_log
 from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.runs import LABELS, split_runs
 from backend.exchange.imports.table import MAX_POINTS, BadLog, Floats, Table, as_number
@@ -43,7 +43,7 @@ def read_parquet(file: LogFile) -> list[Log]:
 
 
 def _schema(file: LogFile) -> tuple[int, list[tuple[str, str, str]]]:
-    answer = file.ask("parquet-schema")
+    answer = file.run_operation("parquet-schema")
     try:
         rows = int(answer["rows"])
         columns = [(str(name), str(kind), str(example)) for name, kind, example in answer["columns"]]
@@ -71,8 +71,10 @@ def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Tab
     labels_by_column: dict[str, list[str]] = {name: [] for name in labels}
     while row < rows and numbers:
         chunk_rows = min(size, rows - row)
-        answer = file.ask("parquet-values", columns=numbers, labels=labels, row=row, size=chunk_rows)
-        row_count, values, is_there = _unpacked(answer, chunk_rows, len(numbers))
+        answer = file.run_operation(
+            "parquet-values", columns=numbers, labels=labels, row=row, size=chunk_rows
+        )
+        row_count, values, is_there = _unpack_rows(answer, chunk_rows, len(numbers))
         for name, column_values, mask in zip(numbers, values, is_there, strict=True):
             indices = np.flatnonzero(mask)
             table.extend(name, indices + row, column_values[indices])
@@ -86,7 +88,7 @@ def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Tab
     return table
 
 
-def _unpacked(answer: dict[str, Any], limit: int, columns: int) -> tuple[int, Floats, NDArray[np.uint8]]:
+def _unpack_rows(answer: dict[str, Any], limit: int, columns: int) -> tuple[int, Floats, NDArray[np.uint8]]:
     """Return (rows, values of each column, 1 for each present value); raise BadLog for an invalid answer."""
     try:
         row_count = int(answer["used"])
@@ -100,11 +102,11 @@ def _unpacked(answer: dict[str, Any], limit: int, columns: int) -> tuple[int, Fl
     return row_count, values, np.unpackbits(masks, axis=1, count=row_count)
 
 
-def _add_labels(labels_by_column: dict[str, list[str]], facts: dict[str, Any], rows: int) -> None:
+def _add_labels(labels_by_column: dict[str, list[str]], metadata: dict[str, Any], rows: int) -> None:
     """Add the labels of more rows; a column with too many distinct labels is removed."""
     try:
         for name in list(labels_by_column):
-            texts, codes = facts["labels"][name]["texts"], facts["labels"][name]["codes"]
+            texts, codes = metadata["labels"][name]["texts"], metadata["labels"][name]["codes"]
             if len(codes) == rows:
                 labels_by_column[name] += [str(texts[code]) for code in codes]
             else:
@@ -123,8 +125,8 @@ def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
             completions.beyond += rows - number + 1
             break
         add_completion(completions, table, number, row)
-    log = log_of(completions, table, origin="trl")
-    log.facts.notes += sum_note(terms)
+    log = build_completion_log(completions, table, origin="trl")
+    log.metadata.notes += sum_note(terms)
     return log
 
 
@@ -132,7 +134,7 @@ def _rows(file: LogFile, rows: int, names: list[str]) -> Iterator[tuple[int, dic
     """Yield (number from 1, cells by column) of each row; lists and structs are converted to text."""
     row = 0
     while row < rows:
-        cells = file.ask("parquet-rows", row=row, columns=names).get("rows")
+        cells = file.run_operation("parquet-rows", row=row, columns=names).get("rows")
         if not isinstance(cells, list) or not cells or not all(_is_row(values, names) for values in cells):
             raise invalid_reply()
         for number, values in enumerate(cells, row + 1):
@@ -146,12 +148,12 @@ def _is_row(cells: Any, names: list[str]) -> bool:
 
 def add_completion(completions: Completions, table: Table, line: int, row: dict[str, Any]) -> None:
     """Add one row of TRL; a row without a step is reported as a bad line."""
-    step = step_of(row.pop("step"))
+    step = parse_step(row.pop("step"))
     if step is None:
         table.bad.add(line, "has no step: expected a whole number")
         return
     prompt, completion = str(row.pop("prompt") or ""), str(row.pop("completion") or "")
-    advantage, terms = as_number(row.pop("advantage", None)), terms_of(row.items())
+    advantage, terms = as_number(row.pop("advantage", None)), parse_reward_terms(row.items())
     reward = sum(terms.values()) if terms else None
     completions.add(Sample(step, prompt, completion, reward=reward, rewards=terms, advantage=advantage))
 

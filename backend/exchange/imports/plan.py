@@ -14,12 +14,12 @@ from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.guess import (
     is_step_name,
     may_be_suggested,
+    read_steps,
     step_candidates,
-    steps_of,
     suggestion,
 )
 from backend.exchange.imports.log import Log
-from backend.exchange.imports.names import MAX_PERCENT, Naming, is_accuracy, names_of
+from backend.exchange.imports.names import MAX_PERCENT, Naming, choose_metric_names, is_accuracy
 from backend.exchange.imports.table import MAX_SHOWN, BadLog, Floats, Ints, Table, excerpt
 from backend.metrics.store import NAME_PATTERN
 
@@ -136,7 +136,7 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
     step_column = (candidates[0] if candidates else ROW_NUMBER) if step is None else step
     _check_choice(table, step_column, mapping)
     plan = Plan(log, step_column, candidates)
-    steps = steps_of(table, step_column or None)
+    steps = read_steps(table, step_column or None)
     passes = _passes(steps)
     _note_rows(plan, steps)
     _read_times(log)
@@ -145,7 +145,7 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
         for column in table.columns
         if column != step_column and not _left_out(plan, column, mapping.get(column))
     }
-    names = names_of(metrics, mapping)
+    names = choose_metric_names(metrics, mapping)
     used_metrics = set[str]()
     for column in table.columns:
         if column != step_column:
@@ -157,7 +157,7 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
                 plan.series[decision.metric] = series
                 used_metrics.add(decision.metric)
     if not plan.series:
-        raise BadLog(_nothing(plan))
+        raise BadLog(_explain_no_metrics(plan))
     plan.decisions = _with_suggestions(plan, mapping)
     _note_columns(plan, is_guessed=step is None)
     plan.series |= {
@@ -256,7 +256,7 @@ def _have_metrics(table: Table) -> NDArray[np.bool_]:
 
 
 def _read_times(log: Log) -> None:
-    metadata = log.facts
+    metadata = log.metadata
     metadata.started_at, metadata.finished_at = (
         _possible(metadata.started_at),
         _possible(metadata.finished_at),
@@ -278,19 +278,19 @@ def _possible(time: float | None) -> float | None:
 def _decide(
     plan: Plan,
     column: str,
-    placed: Placed,
+    placed_rows: Placed,
     wanted_name: str | None,
     names: Mapping[str, Naming],
-    taken: Container[str],
+    used_names: Container[str],
 ) -> tuple[Decision, Series | None]:
     table_column = plan.log.table.columns[column]
     if reason := _left_out(plan, column, wanted_name):
         return Decision(column, "", "dropped", len(table_column.values), reason), None
-    series, replaced_count, merged_count = _series(plan.log.table, column, placed)
+    series, replaced_count, merged_count = _series(plan.log.table, column, placed_rows)
     if not len(series.steps):
         return Decision(column, "", "dropped", 0, "no row with a value has a step"), None
     name, reason = names[column]
-    if name in taken:
+    if name in used_names:
         reason = f"another column is already called {name}"
         return Decision(column, "", "dropped", len(series.steps), reason), None
     plan.replaced += replaced_count
@@ -305,7 +305,7 @@ def _fractions(plan: Plan, column: str, metric: str, series: Series) -> Series:
     finite = series.values[np.isfinite(series.values)]
     if not is_accuracy(metric) or not len(finite) or finite.min() < 0 or not 1 < finite.max() <= MAX_PERCENT:
         return series
-    plan.log.facts.notes.append(
+    plan.log.metadata.notes.append(
         f"{excerpt(column)} is in percent, up to {finite.max():.4g}: {metric} holds it as fractions."
     )
     return Series(series.steps, series.values / MAX_PERCENT)
@@ -346,15 +346,15 @@ def _passes(steps: Ints) -> Ints:
     return passes
 
 
-def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int]:
+def _series(table: Table, column: str, placed_rows: Placed) -> tuple[Series, int, int]:
     """Return the value of each step, the number of replaced values, and the number of averaged values."""
     rows, values = table.columns[column].numbers()
-    is_placed = placed.steps[rows] >= 0
+    is_placed = placed_rows.steps[rows] >= 0
     rows, values = rows[is_placed], values[is_placed]
-    steps = placed.steps[rows]
+    steps = placed_rows.steps[rows]
     if (steps[1:] > steps[:-1]).all():
         return Series(steps, values), 0, 0
-    passes = placed.passes[rows]
+    passes = placed_rows.passes[rows]
     order = np.lexsort((np.arange(len(rows)), passes, steps))
     steps, passes, values = steps[order], passes[order], values[order]
     block_starts = np.flatnonzero(np.append(True, (np.diff(steps) != 0) | (np.diff(passes) != 0)))
@@ -370,7 +370,7 @@ def _series(table: Table, column: str, placed: Placed) -> tuple[Series, int, int
 
 def _note_columns(plan: Plan, *, is_guessed: bool) -> None:
     """Add sentences about unexpected properties of the columns and steps to the report."""
-    notes = plan.log.facts.notes
+    notes = plan.log.metadata.notes
     if is_guessed and plan.step == ROW_NUMBER and len(plan.log.table) > 1:
         notes.append("No column counts the steps: the rows are counted in their order, from 1.")
     if plan.merged:
@@ -382,6 +382,6 @@ def _note_columns(plan: Plan, *, is_guessed: bool) -> None:
     notes += [f"{excerpt(decision.column)}: {decision.reason}." for decision in duplicates[:MAX_SHOWN]]
 
 
-def _nothing(plan: Plan) -> str:
+def _explain_no_metrics(plan: Plan) -> str:
     reasons = [f"{excerpt(decision.column)} {decision.reason}" for decision in plan.decisions[:3]]
     return f"has no metric: {'; '.join(reasons)}" if reasons else "has no columns beside the steps"

@@ -49,7 +49,7 @@ def varint(message: bytes, position: int) -> tuple[int, int]:
     raise ValueError("a number has no end")
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """Return the value of an int64 with its sign."""
     return value - (1 << 64) if value >> 63 else value
 

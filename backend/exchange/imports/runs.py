@@ -21,7 +21,7 @@ def split_runs(log: Log) -> list[Log]:
     distinct = list(dict.fromkeys(keys))
     if len(distinct) > MAX_RUNS:
         note = f"The columns {', '.join(labels)} name more than {MAX_RUNS} runs: all rows are taken as one."
-        log.facts.notes.append(note)
+        log.metadata.notes.append(note)
         return [log]
     if not distinct:
         return [log]
@@ -34,7 +34,7 @@ def split_runs(log: Log) -> list[Log]:
         _log(log, table, dict(zip(labels, key, strict=True)))
         for table, key in zip(tables, distinct, strict=True)
     ]
-    return _named(logs)
+    return _name_runs(logs)
 
 
 def split_table(table: Table, run_of_row: Ints, runs: int, left_out: set[str]) -> list[Table]:
@@ -67,17 +67,17 @@ def _log(log: Log, table: Table, labels: dict[str, str]) -> Log:
     number = as_number(labels.get(SEED, ""))
     seed = int(number) if number is not None and number.is_integer() and 0 <= number < 2**31 else None
     metadata = replace(
-        log.facts, name=name or log.facts.name, seed=seed if seed is not None else log.facts.seed
+        log.metadata, name=name or log.metadata.name, seed=seed if seed is not None else log.metadata.seed
     )
-    return Log(table, replace(metadata, notes=list(log.facts.notes)), log.origin, log.step)
+    return Log(table, replace(metadata, notes=list(log.metadata.notes)), log.origin, log.step)
 
 
-def _named(logs: list[Log]) -> list[Log]:
+def _name_runs(logs: list[Log]) -> list[Log]:
     """Distinguish runs of the same name by their seed; they are seeds of one variant."""
     if len(logs) > 1:
-        names = [log.facts.name for log in logs]
+        names = [log.metadata.name for log in logs]
         for log in logs:
-            metadata = log.facts
+            metadata = log.metadata
             if names.count(metadata.name) > 1 and metadata.seed is not None:
                 metadata.variant, metadata.name = (
                     metadata.name,
@@ -111,11 +111,15 @@ def split_trainings(log: Log, step: str) -> list[Log]:
     logs = [
         Log(
             table,
-            replace(log.facts, name=f"{log.facts.name} training {number}".strip(), notes=[*log.facts.notes]),
+            replace(
+                log.metadata,
+                name=f"{log.metadata.name} training {number}".strip(),
+                notes=[*log.metadata.notes],
+            ),
             log.origin,
             log.step,
         )
         for number, table in enumerate(tables, 1)
     ]
-    logs[0].facts.notes.append(note.replace(" 1 times", " once"))
+    logs[0].metadata.notes.append(note.replace(" 1 times", " once"))
     return logs

@@ -98,9 +98,9 @@ class ImportAnswer(Documented):
     report: ImportReport
 
 
-def report_of(plan: Plan, format_name: str) -> ImportReport:
+def build_report(plan: Plan, format_name: str) -> ImportReport:
     """Return the report on a plan."""
-    table, metadata = plan.log.table, plan.log.facts
+    table, metadata = plan.log.table, plan.log.metadata
     config, left_out = storable_config(metadata.config)
     completions = plan.log.completions
     return ImportReport(

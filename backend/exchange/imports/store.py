@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from backend.analysis.diagnosis.log import Log, is_read
 from backend.analysis.diagnosis.log import Series as LogSeries
-from backend.analysis.diagnosis.store import columns_of, diagnosis_of
+from backend.analysis.diagnosis.store import make_columns, try_diagnosis
 from backend.base.redaction import redact_document
-from backend.base.text import MAX_DEPTH, clean_text, is_too_deep, unstorable
+from backend.base.text import MAX_DEPTH, clean_text, find_unstorable, is_too_deep
 from backend.config.metrics import find_metric
 from backend.exchange.imports.plan import Plan, Series
 from backend.metrics.store import write_series
@@ -51,17 +51,17 @@ def prepare_run(plan: Plan) -> PreparedRun:
     """Pack the completions of a run."""
     run_id = new_id()
     completions = plan.log.completions
-    return PreparedRun(run_id, completions.packed(run_id) if completions is not None else [])
+    return PreparedRun(run_id, completions.pack(run_id) if completions is not None else [])
 
 
 def store_run(
-    session: Session, plan: Plan, names: Names, prepared: PreparedRun, *, key: str = "", digest: str = ""
+    session: Session, plan: Plan, names: Names, prepared_run: PreparedRun, *, key: str = "", digest: str = ""
 ) -> str | None:
     """Insert the run and return its id; None if there is a run with this idempotency key."""
-    metadata = plan.log.facts
-    experiment = experiment_of(session, names)
+    metadata = plan.log.metadata
+    experiment = find_or_create_experiment(session, names)
     row = {
-        "id": prepared.id,
+        "id": prepared_run.id,
         "name": names.run,
         "experiment_id": experiment,
         "variant": names.variant,
@@ -73,7 +73,7 @@ def store_run(
         "reason": clean_text(metadata.failure),
         "attempt": 1,
         "last_step": plan.last_step,
-        "summary": summary_of(plan),
+        "summary": summarize_plan(plan),
         "origin": plan.log.origin,
         "origin_file": names.file,
         "idempotency_key": key or None,
@@ -86,7 +86,7 @@ def store_run(
     run_id: str | None = session.scalar(statement.returning(Run.id))
     if run_id is not None:
         _enter_points(session, run_id, plan, names.file)
-        for groups in prepared.packed:
+        for groups in prepared_run.packed:
             write_groups(session, groups)
     return run_id
 
@@ -94,11 +94,11 @@ def store_run(
 def _verdict(plan: Plan, names: Names) -> dict[str, Any]:
     """Return the columns of the diagnosis: an imported run is complete from the beginning."""
     series = {name: LogSeries(*points).thinned() for name, points in plan.series.items() if is_read(name)}
-    return columns_of(diagnosis_of(Log(series), names.run) if plan.last_step else None, plan.last_step)
+    return make_columns(try_diagnosis(Log(series), names.run) if plan.last_step else None, plan.last_step)
 
 
 def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
-    metadata = plan.log.facts
+    metadata = plan.log.metadata
     times = {
         name: timestamp
         for name in ("started_at", "finished_at")
@@ -129,7 +129,7 @@ def lock_experiment(session: Session, name: str) -> None:
         session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
 
-def experiment_of(session: Session, names: Names) -> str:
+def find_or_create_experiment(session: Session, names: Names) -> str:
     """Return the newest experiment of imported runs with this name, or create one; add variant and seed.
 
     Another import that creates an experiment of this name waits until the end of the transaction.
@@ -162,14 +162,16 @@ def variant_hash(experiment: str, variant: str) -> str:
     return hashlib.sha256(json.dumps([experiment, variant]).encode()).hexdigest()
 
 
-def summary_of(plan: Plan) -> dict[str, Any]:
+def summarize_plan(plan: Plan) -> dict[str, Any]:
     """Return the document `run.summary`: the last value of each metric, and the best if one is defined."""
     last_values = {name: spell(float(series.values[-1])) for name, series in plan.series.items()}
-    best = {name: best_value for name, series in plan.series.items() if (best_value := _best(name, series))}
+    best = {
+        name: best_value for name, series in plan.series.items() if (best_value := _find_best(name, series))
+    }
     return {"step": plan.last_step, "last": last_values, "best": best}
 
 
-def _best(name: str, series: Series) -> dict[str, Any] | None:
+def _find_best(name: str, series: Series) -> dict[str, Any] | None:
     metric = find_metric(name)
     finite = np.flatnonzero(np.isfinite(series.values))
     if metric is None or not metric.better or not len(finite):
@@ -191,6 +193,6 @@ def storable_config(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     if is_too_deep(config):
         return {}, too_deep
     document = redact_document(spell_all(config))
-    if problem := unstorable(document):
+    if problem := find_unstorable(document):
         return {}, f"The config is left out: {problem[0]} {problem[1]}."
     return document, ""

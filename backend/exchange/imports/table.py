@@ -244,11 +244,11 @@ def number_in(column: str, value: Any) -> float | None:
     return float(round(1000 * float(match[1]))) if match else None
 
 
-def flat(document: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable[tuple[str, Any]]:
+def flatten_cells(document: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable[tuple[str, Any]]:
     """Yield the cells of a nested row: {"train": {"loss": 1}} contains `train/loss`. Lists stay unchanged."""
     for key, value in document.items():
         name = f"{prefix}/{key}" if prefix else key
         if type(value) is dict and depth < 4:
-            yield from flat(value, name, depth + 1)
+            yield from flatten_cells(value, name, depth + 1)
         else:
             yield name, value

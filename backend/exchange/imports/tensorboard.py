@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from backend.exchange.imports.binary import PART_BYTES, BinaryReader, Points, joined, table_of
+from backend.exchange.imports.binary import PART_BYTES, BinaryReader, Points, build_table, join_points
 from backend.exchange.imports.lines import parse
-from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.table import BadLog
 from backend.exchange.imports.tfrecord import HEADER_BYTES, record_bytes
@@ -41,30 +41,32 @@ def read_tensorboard(log_file: LogFile) -> Log:
         chunks.append(answer.points)
         metadata |= answer.facts
         offset += answer.used
-    points = joined(chunks)
+    points = join_points(chunks)
     if not len(points.value):
         raise BadLog("has no scalars")
-    log = Log(table_of(points, "step", _seconds(points.time)), _facts(points, metadata), step="step")
-    log.facts.notes += notes
+    log = Log(
+        build_table(points, "step", _seconds(points.time)), _read_metadata(points, metadata), step="step"
+    )
+    log.metadata.notes += notes
     return log
 
 
 def merged_events(logs: list[Log]) -> Log:
     """Return one log of several event files of a run, ordered by their start."""
-    logs = sorted(logs, key=lambda log: log.facts.started_at or 0.0)
+    logs = sorted(logs, key=lambda log: log.metadata.started_at or 0.0)
     first = logs[0]
     for log in logs[1:]:
-        delay = (log.facts.started_at or 0.0) - (first.facts.started_at or 0.0)
+        delay = (log.metadata.started_at or 0.0) - (first.metadata.started_at or 0.0)
         if "_runtime" in log.table.columns:
             column = log.table.columns["_runtime"]
             column.values = array("d", (value + delay for value in column.values))
         first.table.append(log.table)
-        first.facts.config = first.facts.config or log.facts.config
-        first.facts.seed = log.facts.seed if first.facts.seed is None else first.facts.seed
-        first.facts.finished_at = log.facts.finished_at or first.facts.finished_at
-        first.facts.notes += log.facts.notes
+        first.metadata.config = first.metadata.config or log.metadata.config
+        first.metadata.seed = log.metadata.seed if first.metadata.seed is None else first.metadata.seed
+        first.metadata.finished_at = log.metadata.finished_at or first.metadata.finished_at
+        first.metadata.notes += log.metadata.notes
     if len(logs) > 1:
-        first.facts.notes.append(f"{len(logs)} event files of one directory are one run.")
+        first.metadata.notes.append(f"{len(logs)} event files of one directory are one run.")
     return first
 
 
@@ -74,16 +76,16 @@ def _seconds(times: Any) -> dict[str, Any]:
     return {"_runtime": times - finite.min()} if len(finite) else {}
 
 
-def _facts(points: Points, facts: dict[str, Any]) -> Facts:
+def _read_metadata(points: Points, metadata: dict[str, Any]) -> LogMetadata:
     config: Any = {}
     for name in ARGUMENTS:
         try:
-            config = config or parse(str(facts.get(name, "null")).strip("`\n "))
+            config = config or parse(str(metadata.get(name, "null")).strip("`\n "))
         except ValueError:
             continue
     config = config if isinstance(config, dict) else {}
     seed, times = config.get("seed"), points.time[np.isfinite(points.time)]
-    return Facts(
+    return LogMetadata(
         config=config,
         seed=seed if type(seed) is int else None,
         started_at=float(times.min()) if len(times) else None,

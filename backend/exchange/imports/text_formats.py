@@ -10,14 +10,21 @@ from backend.config.metrics import ALIASES, LOGGER_PREFIXES
 from backend.exchange.imports.charts import chart_columns, from_charts
 from backend.exchange.imports.console.forms import is_rule
 from backend.exchange.imports.console.read import OBJECTS, ConsoleText, logs_of_text
-from backend.exchange.imports.console.terminal import pieces
+from backend.exchange.imports.console.terminal import read_segments
 from backend.exchange.imports.guess import is_step_name
 from backend.exchange.imports.lines import MAX_LINE_BYTES, BrokenDocument, document, parse, text_lines
-from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import LABELS, split_runs
-from backend.exchange.imports.table import MAX_COLUMNS, MAX_NAME_CHARACTERS, BadLog, Table, excerpt, flat
+from backend.exchange.imports.table import (
+    MAX_COLUMNS,
+    MAX_NAME_CHARACTERS,
+    BadLog,
+    Table,
+    excerpt,
+    flatten_cells,
+)
 
 DELIMITERS = ",;\t|"
 MAX_CELL_CHARACTERS = 1_000_000
@@ -44,7 +51,7 @@ _WANDB_COLUMNS = {"_step", "_timestamp", "_runtime"}
 """Columns that only W&B writes."""
 
 
-def delimiter_of(header: str) -> str | None:
+def find_delimiter(header: str) -> str | None:
     """Return the column separator of a header; None if it has none."""
     most_frequent = max(DELIMITERS, key=header.count)
     return most_frequent if most_frequent in header else None
@@ -52,7 +59,7 @@ def delimiter_of(header: str) -> str | None:
 
 def is_csv(header: str, rows: str) -> bool:
     """Return whether a text begins with a header of names and a row of as many cells with a number."""
-    delimiter = delimiter_of(header)
+    delimiter = find_delimiter(header)
     if delimiter is None or "\r" in header.rstrip():
         return False
     names = _cells(header, delimiter)
@@ -79,7 +86,7 @@ def read_csv(file: LogFile) -> list[Log]:
     """Read a table with a header and return a log for each run; rows of a different width are bad lines."""
     lines = text_lines(file.content)
     first = next(lines, (0, ""))[1]
-    delimiter = delimiter_of(first) or ","
+    delimiter = find_delimiter(first) or ","
     reader = csv.reader(_chain(first, lines), delimiter=delimiter, strict=True)
     table = Table(file.max_values)
     csv.field_size_limit(MAX_CELL_CHARACTERS)
@@ -149,7 +156,7 @@ def _named_by_file(table: Table, header: list[str], file: str) -> Log:
     if time := next((name for name in header if name.lower() == "wall time"), None):
         table.columns["wall_time"] = table.columns.pop(time)
     name = run.removeprefix("run-")
-    return Log(table, Facts(name=name), origin="tensorboard")
+    return Log(table, LogMetadata(name=name), origin="tensorboard")
 
 
 def _chain(first: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
@@ -194,11 +201,11 @@ def read_jsonl(file: LogFile) -> list[Log]:
 def read_broken(file: LogFile, content: IO[bytes], error: BrokenDocument) -> list[Log]:
     """Read the complete objects of a truncated document or of several; raise the error if there are none."""
     text = ConsoleText(file.max_values)
-    text.read(pieces(content))
+    text.read(read_segments(content))
     if not text.forms[OBJECTS].known_values:
         raise error
     logs = logs_of_text(text)
-    logs[0].facts.notes.append(f"The file {error}. Its objects are read one by one.")
+    logs[0].metadata.notes.append(f"The file {error}. Its objects are read one by one.")
     return logs
 
 
@@ -210,7 +217,7 @@ def _read_objects(file: LogFile) -> list[Log]:
                 texts = table.labels.setdefault(name, [""] * len(table))
                 texts.append(_label(row[name]))
         named_values = long_form(row)
-        table.add(line, named_values.cells(row) if named_values else flat(row))
+        table.add(line, named_values.cells(row) if named_values else flatten_cells(row))
         for texts in table.labels.values():
             texts.extend([""] * (len(table) - len(texts)))
     if set(table.columns) == set(_TENSORBOARD_ITEM):
@@ -286,21 +293,21 @@ def _parse_single_document(file: IO[bytes]) -> list[Any] | None:
     raise BadLog("is one JSON document without a list of metrics")
 
 
-def _columns_of_pandas(parsed: dict[str, Any]) -> dict[str, Any]:
+def _columns_of_pandas(parsed_frame: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a pandas frame, by row number or with separate names; else the document."""
-    names, rows = parsed.get("columns"), parsed.get("data")
+    names, rows = parsed_frame.get("columns"), parsed_frame.get("data")
     if isinstance(names, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
         return {
             str(name): [row[index] if index < len(row) else None for row in rows]
             for index, name in enumerate(names)
         }
-    columns = parsed.values()
+    columns = parsed_frame.values()
     if columns and all(isinstance(column, dict) and len(column) > 1 and "0" in column for column in columns):
-        return {name: list(column.values()) for name, column in parsed.items()}
-    return parsed
+        return {name: list(column.values()) for name, column in parsed_frame.items()}
+    return parsed_frame
 
 
 def _is_row_of_metrics(row: Any) -> bool:
     return isinstance(row, dict) and (
-        long_form(row) is not None or any(is_known(name) for name, _ in flat(row))
+        long_form(row) is not None or any(is_known(name) for name, _ in flatten_cells(row))
     )

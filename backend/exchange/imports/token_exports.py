@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from itertools import compress
 from typing import Any
 
-from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.table import BadLog, Table, as_number
 from backend.exchange.imports.text_formats import records
@@ -55,7 +55,7 @@ def read_token_export(log_file: LogFile) -> Log:
     for step, metrics in sorted(sums.items()):
         table.add(0, [("step", step), *((name, total / count) for name, (total, count) in metrics.items())])
     note = "Curves are means over the tokens that train; token exports hold no texts."
-    return Log(table, Facts(notes=[note]), step="step", is_derived=True)
+    return Log(table, LogMetadata(notes=[note]), step="step", is_derived=True)
 
 
 def _sums(row: Mapping[str, Any]) -> Iterator[tuple[str, float, int]]:

@@ -130,7 +130,7 @@ def values(request: Request) -> dict[str, Any]:
             rows += 1
             if isinstance(cells, dict) and type(step) is int and -(2**63) <= step < 2**63:
                 if not read_values:
-                    _take(log_part, cells, step, _seconds(timestamp))
+                    _add_cells(log_part, cells, step, _seconds(timestamp))
                 for sample in _samples(cells)[read_values:]:
                     if size > MAX_REPLY_BYTES:
                         log_part.facts = {"samples": samples, "done": read_values}
@@ -145,11 +145,11 @@ def values(request: Request) -> dict[str, Any]:
     return log_part.answer(last)
 
 
-def _take(log_part: LogPart, cells: dict[str, Any], step: int, time: float, prefix: str = "") -> None:
+def _add_cells(log_part: LogPart, cells: dict[str, Any], step: int, time: float, prefix: str = "") -> None:
     for name, value in cells.items():
         path = f"{prefix}{name}"
         if isinstance(value, dict) and value.get("_type") is None and prefix.count("/") < 4:
-            _take(log_part, value, step, time, f"{path}/")
+            _add_cells(log_part, value, step, time, f"{path}/")
         elif (number := _number(value)) is not None:
             log_part.add(Point(path, step, number, time))
 

@@ -8,9 +8,9 @@ from io import BytesIO
 from typing import Any
 
 from backend.exchange.imports.lines import MAX_DOCUMENT_BYTES, BrokenDocument, document
-from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
-from backend.exchange.imports.table import BadLog, Table, as_number, flat
+from backend.exchange.imports.table import BadLog, Table, as_number, flatten_cells
 from backend.exchange.imports.text_formats import read_broken
 
 KEPT_FIELDS = (
@@ -40,28 +40,28 @@ def read_trl(file: LogFile) -> list[Log]:
         file.content.seek(0)
         rows = file.content.read(MAX_DOCUMENT_BYTES).partition(b'"log_history"')[2]
         return read_broken(file, BytesIO(rows), error)
-    return [_log_of(state, file)]
+    return [_read_log(state, file)]
 
 
-def _log_of(state: Any, file: LogFile) -> Log:
+def _read_log(state: Any, file: LogFile) -> Log:
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise BadLog("has no log_history, which trainer_state.json holds")
-    table, metadata = Table(file.max_values), _facts(state)
+    table, metadata = Table(file.max_values), _read_metadata(state)
     for number, row in enumerate(history, 1):
         if not isinstance(row, dict):
             table.bad.add(0, f"entry {number} of log_history is not an object")
         elif "train_runtime" in row:
             metadata.config["training_summary"] = {name: row[name] for name in SUMMARY_COLUMNS if name in row}
         else:
-            table.add(0, flat(row))
+            table.add(0, flatten_cells(row))
     return Log(table, metadata, step="step")
 
 
-def _facts(state: dict[str, Any]) -> Facts:
+def _read_metadata(state: dict[str, Any]) -> LogMetadata:
     config = {name: state[name] for name in KEPT_FIELDS if state.get(name) is not None}
     steps, last_step = as_number(state.get("max_steps")), as_number(state.get("global_step"))
-    metadata = Facts(config=config, steps=int(steps) if steps and 0 < steps < 2**31 else None)
+    metadata = LogMetadata(config=config, steps=int(steps) if steps and 0 < steps < 2**31 else None)
     if steps and last_step is not None and last_step < steps:
         metadata.notes.append(f"The log ends at step {last_step:.0f} of {steps:.0f}.")
     return metadata

@@ -5,8 +5,8 @@ Format: wandb.proto.wandb_internal_pb2, versions 0.16 to 0.31.
 
 from typing import Any
 
-from backend.exchange.imports.binary import BinaryReader, Points, joined, table_of
-from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.binary import BinaryReader, Points, build_table, join_points
+from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.table import BadLog, as_number
 from backend.exchange.imports.wandb_file import HEADER_BYTES
@@ -23,22 +23,26 @@ def read_wandb(file: LogFile) -> Log:
         config |= config_part if isinstance(config_part, dict) else {}
         metadata |= answer.facts
         offset += answer.used
-    points = joined(chunks)
+    points = join_points(chunks)
     if not len(points.value):
         raise BadLog("has no history")
-    log = Log(table_of(points, "_step", {}), _facts(metadata, config))
+    log = Log(build_table(points, "_step", {}), _read_metadata(metadata, config))
     if end - offset > HEADER_BYTES:
-        log.facts.notes.append(
+        log.metadata.notes.append(
             f"The file ends in the middle of a record: {end - offset:,} bytes are left out."
         )
     return log
 
 
-def _facts(facts: dict[str, Any], config: dict[str, Any]) -> Facts:
+def _read_metadata(metadata: dict[str, Any], config: dict[str, Any]) -> LogMetadata:
     config = {name: value for name, value in config.items() if name and name != "_wandb"}
-    seed, code, started_at = config.get("seed"), facts.get("exit_code"), as_number(facts.get("started_at"))
-    return Facts(
-        name=str(facts.get("name") or ""),
+    seed, code, started_at = (
+        config.get("seed"),
+        metadata.get("exit_code"),
+        as_number(metadata.get("started_at")),
+    )
+    return LogMetadata(
+        name=str(metadata.get("name") or ""),
         config=config,
         seed=seed if type(seed) is int else None,
         started_at=started_at,

@@ -87,11 +87,11 @@ def read_notebook(file: LogFile) -> list[Log]:
     for number, output in enumerate(_outputs(notebook), 1):
         data = output.get("data")
         data = data if isinstance(data, dict) else {}
-        page = _joined(data.get("text/html"))
+        page = _join_lines(data.get("text/html"))
         if "<td" in page:
             take_html(text, page, number)
         else:
-            text.read(pieces_of_text(_joined(output.get("text", data.get("text/plain")))))
+            text.read(pieces_of_text(_join_lines(output.get("text", data.get("text/plain")))))
     if not any(map(len, text.forms.values())):
         raise BadLog("is a notebook whose outputs hold no metrics: run it, and save it with its outputs")
     return logs_of_text(text)
@@ -109,7 +109,7 @@ def _outputs(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     yield output
 
 
-def _joined(lines: Any) -> str:
+def _join_lines(lines: Any) -> str:
     if isinstance(lines, str):
         return lines
     return "".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list) else ""

@@ -7,7 +7,7 @@ from fastapi import Path, Request
 from starlette.responses import FileResponse
 
 from backend.exchange.push.schemas import Batch, PushAnswer
-from backend.exchange.push.store import Owner, push, state_of
+from backend.exchange.push.store import Owner, push, read_push_state
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.responses import Json
 from backend.http.routing import Router
@@ -29,7 +29,7 @@ Key = Annotated[
 @router.get("/api/v1/pushes/{key}", response_model=PushAnswer)
 def show(key: Key, request: Request, session: ReadSession) -> Json:
     """State of a run that this token pushes, and whether it should stop."""
-    return Json(state_of(session, Owner(request.state.writer, key)).model_dump())
+    return Json(read_push_state(session, Owner(request.state.writer, key)).model_dump())
 
 
 @router.post("/api/v1/pushes/{key}", response_model=PushAnswer)

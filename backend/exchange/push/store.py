@@ -15,7 +15,7 @@ from backend.base.text import clean_text
 from backend.exchange.imports.guess import is_step_name
 from backend.exchange.imports.names import metric_name
 from backend.exchange.imports.plan import MAX_METRICS, TIME_COLUMNS
-from backend.exchange.imports.store import Names, experiment_of, storable_config, variant_hash
+from backend.exchange.imports.store import Names, find_or_create_experiment, storable_config, variant_hash
 from backend.exchange.push.schemas import (
     PROCESS_DIGITS,
     Batch,
@@ -36,7 +36,7 @@ from backend.rollouts.text_metrics import WrittenCompletion
 from backend.runs.events import add_event
 from backend.runs.origin import ORIGIN_TITLES
 from backend.runs.pushed import SILENT_SECONDS, continue_pushed, end_pushed
-from backend.storage.engine import Sessions, db_now, insert_into, new_id, reading
+from backend.storage.engine import Sessions, db_now, insert_into, new_id, open_read_session
 from backend.storage.models import Attempt, Metric, MetricBlock, MetricKey, PushSession, Run
 from backend.storage.sort_values import sort_values
 
@@ -58,9 +58,9 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     Raises NotFound if the run and its head are missing, Conflict if previous records are missing, Gone for a
     run in the trash, and InvalidRequest for too many metrics or runs. Then nothing of the batch is stored.
     """
-    description = _cleaned(batch.run) if batch.run is not None else None
+    description = _clean_head(batch.run) if batch.run is not None else None
     with sessions.begin() as session:
-        run = _run_of(session, owner, locks=True) or _make(session, owner, description)
+        run = _find_run(session, owner, locks=True) or _make(session, owner, description)
         run_id, stored_count = run.id, _open_session(session, run, batch)
     new_records = list(enumerate(batch.records, batch.first))[max(0, stored_count + 1 - batch.first) :]
     packed_groups = {
@@ -74,14 +74,16 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
         if isinstance(record, MetricsRecord)
     }
     _check_number({name for values_of_record in values.values() for name in values_of_record})
-    completions_by_step = _written(record for _, record in new_records)
-    with reading(sessions) as session:
+    completions_by_step = _collect_completions(record for _, record in new_records)
+    with open_read_session(sessions) as session:
         texts = compute_text_points(session, run_id, completions_by_step)
     with sessions.begin() as session:
-        run_now = _run_of(session, owner, locks=True)
+        run_now = _find_run(session, owner, locks=True)
         if run_now is None or run_now.id != run_id:
             raise Conflict("the run was just deleted: send it again")
-        stored_count = _stored(session, run_now, batch)  # another request may have stored the same records
+        stored_count = _check_stored_count(
+            session, run_now, batch
+        )  # another request may have stored the same records
         remaining_records = [(number, record) for number, record in new_records if number > stored_count]
         process_place = _process_place(session, run_now, batch.session)
         _store(
@@ -102,7 +104,7 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
         return _answer(run_now, last)
 
 
-def _run_of(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
+def _find_run(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
     """Return the run that this writer pushes under this key; runs of other writers are never found.
 
     Raises Gone if the run is in the trash or was just deleted.
@@ -118,17 +120,17 @@ def _run_of(session: Session, owner: Owner, *, locks: bool = False) -> Run | Non
     return run
 
 
-def state_of(session: Session, owner: Owner) -> PushAnswer:
+def read_push_state(session: Session, owner: Owner) -> PushAnswer:
     """Return the state of a run; raise NotFound, or Gone for a run in the trash."""
-    run = _run_of(session, owner)
+    run = _find_run(session, owner)
     if run is None:
         raise _no_run(owner)
     return _answer(run, 0)
 
 
-def _answer(run: Run, stored: int) -> PushAnswer:
+def _answer(run: Run, stored_count: int) -> PushAnswer:
     wants_stop = run.requested_action == "stop" or run.status == "stopped"
-    return PushAnswer(run=run.id, status=run.status, stop=wants_stop, stored=stored)
+    return PushAnswer(run=run.id, status=run.status, stop=wants_stop, stored=stored_count)
 
 
 def _no_run(owner: Owner) -> NotFound:
@@ -147,7 +149,7 @@ class NewRun(NamedTuple):
     """Reason why there is no config."""
 
 
-def _cleaned(head: RunHead) -> NewRun:
+def _clean_head(head: RunHead) -> NewRun:
     name, experiment, variant = map(clean_text, (head.name, head.experiment, head.variant))
     return NewRun(
         head, Names(name, experiment, variant or name, head.seed, ""), *storable_config(head.config)
@@ -160,7 +162,7 @@ def _make(session: Session, owner: Owner, description: NewRun | None) -> Run:
     _check_quota(session, owner.writer)
     head, names, config, left_out = description
     trial = session.begin_nested()
-    experiment_id = experiment_of(session, names)
+    experiment_id = find_or_create_experiment(session, names)
     row = {
         "id": new_id(),
         "name": names.run,
@@ -183,7 +185,7 @@ def _make(session: Session, owner: Owner, description: NewRun | None) -> Run:
     )
     if run_id is None:  # another process of this run was faster
         trial.rollback()
-        if (run := _run_of(session, owner, locks=True)) is not None:
+        if (run := _find_run(session, owner, locks=True)) is not None:
             return run
         raise Conflict(f"the run {owner.key!r} was just deleted: send it again")
     trial.commit()
@@ -212,13 +214,13 @@ def _open_session(session: Session, run: Run, batch: Batch) -> int:
     values = {"run_id": run.id, "id": batch.session, "stored": 0, "number": number.scalar_subquery()}
     row = insert_into(session, PushSession).values(**values)
     is_new = session.scalar(row.on_conflict_do_nothing().returning(PushSession.id)) is not None
-    stored_count = _stored(session, run, batch)
+    stored_count = _check_stored_count(session, run, batch)
     if is_new and run.status != "running":
         continue_pushed(session, run)
     return stored_count
 
 
-def _stored(session: Session, run: Run, batch: Batch) -> int:
+def _check_stored_count(session: Session, run: Run, batch: Batch) -> int:
     query = select(PushSession.stored).where(PushSession.run_id == run.id, PushSession.id == batch.session)
     stored_count: int = session.scalar(query) or 0
     if batch.first > stored_count + 1:
@@ -270,12 +272,12 @@ def _store(
     run: Run,
     process_place: ProcessPlace,
     records: Sequence[tuple[int, Any]],
-    packed: Mapping[int, PackedGroups],
+    packed_groups: Mapping[int, PackedGroups],
     values: Mapping[int, Mapping[str, float]],
     texts: Points,
 ) -> None:
     summary, last_step = Summary.read(run.summary), run.last_step
-    add_record = summary.take if process_place.is_newest else summary.add
+    add_record = summary.add_step if process_place.is_newest else summary.add
     points: list[tuple[int, Mapping[str, float]]] = [*texts] if records else []
     for step, metrics in points:
         summary.add(step, metrics)
@@ -284,7 +286,7 @@ def _store(
             add_record(record.step, values[number])
             points.append((record.step, values[number]))
         elif isinstance(record, CompletionsRecord):
-            replace_groups(session, packed[number])
+            replace_groups(session, packed_groups[number])
         last_step = max(last_step, getattr(record, "step", 0))
     _check_stored(
         session, run, summary.document()["last"].keys(), {name for _, metrics in points for name in metrics}
@@ -336,7 +338,7 @@ def metrics_by_name(values: Mapping[str, float]) -> dict[str, float]:
     return by_name
 
 
-def _written(records: Iterable[Any]) -> dict[int, dict[int, list[WrittenCompletion]]]:
+def _collect_completions(records: Iterable[Any]) -> dict[int, dict[int, list[WrittenCompletion]]]:
     """Return the texts of the training completions among some records, by step and position."""
     written_by_step: dict[int, dict[int, list[WrittenCompletion]]] = defaultdict(dict)
     for record in records:

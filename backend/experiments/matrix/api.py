@@ -91,7 +91,9 @@ def matrix(
     return answers.answer(
         request,
         state,
-        lambda: make_matrix(session, rows, columns, baseline=base, planned=seeds) | {"missing": missing_ids},
+        lambda: (
+            make_matrix(session, rows, columns, baseline=base, planned_seeds=seeds) | {"missing": missing_ids}
+        ),
     )
 
 

@@ -186,17 +186,20 @@ def forecast_power(mean: float, std: float, n: int, alpha: float, looks: Looks) 
     return power(threshold(n, alpha, looks), n - 1, mean / std * math.sqrt(n))
 
 
-def seeds_needed(observed: Contrast, alpha: float) -> int | None:
+def seeds_needed(observed_contrast: Contrast, alpha: float) -> int | None:
     """Return the minimum number of pairs with a power of 80 % at a level; None if it exceeds MAX_SEEDS.
 
     The observed difference and spread are assumed to be true, and the test to be valid at any time, because
     adding seeds means another test.
     """
-    if observed.std is None or not observed.mean:
+    if observed_contrast.std is None or not observed_contrast.mean:
         return None
 
     def decides(n: int) -> bool:
-        return forecast_power(observed.mean, observed.std or 0.0, n, alpha, "any time") >= POWER
+        return (
+            forecast_power(observed_contrast.mean, observed_contrast.std or 0.0, n, alpha, "any time")
+            >= POWER
+        )
 
     low, high = MIN_SEEDS, MAX_SEEDS
     if not decides(high):

@@ -35,16 +35,16 @@ class Entry:
     name: str
     values: Mapping[int, float | None]
     """Value by seed; None if there is no value, NaN if it is not finite."""
-    ended: set[int]
+    ended_seeds: set[int]
     """Seeds whose runs have ended; other seeds are not used in differences."""
     unrecorded: Mapping[int, str]
     """Missing metric by seed, for runs that do not record the metric of the column."""
-    reached: int | None
+    reached_count: int | None
     """Number of runs that reached the threshold of the column; None without a threshold, or if unknown."""
 
-    def usable(self) -> dict[int, float]:
+    def usable_values(self) -> dict[int, float]:
         """Return the finite values of runs that have ended."""
-        values = ((seed, self.values[seed]) for seed in self.ended)
+        values = ((seed, self.values[seed]) for seed in self.ended_seeds)
         return {seed: value for seed, value in values if value is not None and abs(value) < MAX_FINITE}
 
 
@@ -79,13 +79,13 @@ def judge(
     *,
     baseline: int,
     looks: Looks,
-    planned: int | None,
-    apart: Mapping[tuple[Column, int], str],
+    planned_seeds: int | None,
+    incomparable_reasons: Mapping[tuple[Column, int], str],
 ) -> dict[tuple[Column, int], Judgement]:
     """Return a judgement of each cell, by column and row.
 
-    `apart` contains the reason why each cell cannot be compared; empty if it can. P-values are corrected over
-    all cells that are compared with the baseline, including those without a claim.
+    `incomparable_reasons` contains the reason why each cell cannot be compared; empty if it can. P-values are
+    corrected over all cells that are compared with the baseline, including those without a claim.
     """
     contrasts: dict[tuple[Column, int], Contrast | None] = {}
     reasons: dict[tuple[Column, int], str] = {}
@@ -93,12 +93,12 @@ def judge(
         base = rows[baseline]
         for index, entry in enumerate(rows):
             cell = column, index
-            if index == baseline or apart[cell]:
+            if index == baseline or incomparable_reasons[cell]:
                 continue
-            contrasts[cell] = contrast(entry.usable(), base.usable(), looks)
+            contrasts[cell] = contrast(entry.usable_values(), base.usable_values(), looks)
             reasons[cell] = (
-                _missing_values_reason(column, entry, planned)
-                or _missing_values_reason(column, base, planned)
+                _missing_values_reason(column, entry, planned_seeds)
+                or _missing_values_reason(column, base, planned_seeds)
                 or _untestable_reason(contrasts[cell], looks)
             )
     tested_p_values = [
@@ -112,31 +112,33 @@ def judge(
         for index, entry in enumerate(rows):
             cell = column, index
             if cell not in contrasts:
-                judgement = _untested_judgement(apart[cell])
+                judgement = _untested_judgement(incomparable_reasons[cell])
             elif reasons[cell]:
                 judgement = _unclaimed_judgement(
-                    contrasts[cell], reasons[cell], planned, entry, rows[baseline]
+                    contrasts[cell], reasons[cell], planned_seeds, entry, rows[baseline]
                 )
             else:
                 judgement = _tested_judgement(
                     column, contrasts[cell], corrected_p_values[cell], corrected_alpha
                 )
-            judgements[cell] = replace(judgement, reached=entry.reached)
+            judgements[cell] = replace(judgement, reached=entry.reached_count)
     return judgements
 
 
-def _untested_judgement(apart: str) -> Judgement:
+def _untested_judgement(incomparable_reason: str) -> Judgement:
     """Return the judgement without a test, for the baseline itself or a metric on another scale."""
-    return Judgement("not comparable", apart) if apart else Judgement("baseline")
+    return Judgement("not comparable", incomparable_reason) if incomparable_reason else Judgement("baseline")
 
 
 def _unclaimed_judgement(
-    contrast_: Contrast | None, reason: str, planned: int | None, entry: Entry, base: Entry
+    contrast_: Contrast | None, reason: str, planned_seeds: int | None, entry: Entry, base: Entry
 ) -> Judgement:
     """Return a judgement without a claim, with the missing seeds if there are too few and none are in
     progress.
     """
-    is_waiting = planned is not None and min(len(entry.ended), len(base.ended)) < planned
+    is_waiting = (
+        planned_seeds is not None and min(len(entry.ended_seeds), len(base.ended_seeds)) < planned_seeds
+    )
     is_short = contrast_ is not None and contrast_.low is None and contrast_.n < MIN_AT_ANY_TIME
     more_seeds = (
         MIN_AT_ANY_TIME - contrast_.n if contrast_ is not None and is_short and not is_waiting else None
@@ -144,12 +146,14 @@ def _unclaimed_judgement(
     return Judgement("no claim", reason, contrast_, more_seeds=more_seeds)
 
 
-def _tested_judgement(column: Column, contrast_: Contrast | None, p: float | None, level: float) -> Judgement:
+def _tested_judgement(
+    column: Column, contrast_: Contrast | None, p: float | None, corrected_alpha: float
+) -> Judgement:
     if contrast_ is None:
         return Judgement("no claim", "There is nothing to compare.")
     if p is not None and p <= ALPHA:
         return Judgement(_claim_word(column, contrast_.mean), "", contrast_, p)
-    needed_seeds = seeds_needed(contrast_, level)
+    needed_seeds = seeds_needed(contrast_, corrected_alpha)
     more_seeds = None if needed_seeds is None else max(1, needed_seeds - contrast_.n)
     verdict = (
         "more seeds" if more_seeds is not None and more_seeds <= MAX_MORE_SEEDS else "no difference shown"
@@ -159,24 +163,24 @@ def _tested_judgement(column: Column, contrast_: Contrast | None, p: float | Non
 
 def _claim_word(column: Column, mean: float) -> str:
     metric_info = find_metric(column.metric)
-    direction = column.better(metric_info.better if metric_info else "")
+    direction = column.better_direction(metric_info.better if metric_info else "")
     if not direction:
         return "higher" if mean > 0 else "lower"
     return "better" if (mean > 0) == (direction == "up") else "worse"
 
 
-def _missing_values_reason(column: Column, entry: Entry, planned: int | None) -> str:
+def _missing_values_reason(column: Column, entry: Entry, planned_seeds: int | None) -> str:
     """Return a sentence why nothing can be claimed about this row; empty if there is no such reason."""
-    ended_values = [entry.values[seed] for seed in entry.ended]
-    if planned is not None and len(ended_values) < planned:
-        progress = f"{len(ended_values)} of {planned} planned seeds of {entry.name} have finished"
+    ended_values = [entry.values[seed] for seed in entry.ended_seeds]
+    if planned_seeds is not None and len(ended_values) < planned_seeds:
+        progress = f"{len(ended_values)} of {planned_seeds} planned seeds of {entry.name} have finished"
         return f"{progress}: not tested until all have finished."
     if not ended_values:
         return f"No run of {entry.name} has finished yet."
     missing_count = sum(value is None for value in ended_values)
     if missing_count and column.reading in THRESHOLDS:
         unrecorded_metrics = [
-            entry.unrecorded[seed] for seed in sorted(entry.ended) if seed in entry.unrecorded
+            entry.unrecorded[seed] for seed in sorted(entry.ended_seeds) if seed in entry.unrecorded
         ]
         if unrecorded_metrics:
             names = " or ".join(dict.fromkeys(unrecorded_metrics))

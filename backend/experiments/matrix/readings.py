@@ -36,7 +36,7 @@ class Column:
         end = "" if self.threshold is None else f":{repr(self.threshold).removesuffix('.0')}"
         return f"{self.metric}:{self.reading}{end}"
 
-    def better(self, direction: Better) -> Better:
+    def better_direction(self, direction: Better) -> Better:
         """Return the direction in which the number improves."""
         return "down" if self.reading in THRESHOLDS else direction
 
@@ -51,7 +51,7 @@ def best_value(curve: Curve, direction: Better) -> float | None:
 
 def cut_at(curve: Curve, x: Floats, limit: float) -> Curve:
     """Return the points of a curve whose position in `x` (N,) is at most `limit`."""
-    return curve.at(x <= limit)
+    return curve.select(x <= limit)
 
 
 def mean_height(curve: Curve, last_step: int) -> float | None:
@@ -59,7 +59,7 @@ def mean_height(curve: Curve, last_step: int) -> float | None:
 
     Return NaN if a value is not finite, and None if there are no points.
     """
-    curve = curve.at(curve.steps <= last_step)
+    curve = curve.select(curve.steps <= last_step)
     if not len(curve):
         return None
     if len(curve) == 1:
@@ -83,7 +83,7 @@ def threshold_position(
 
 def sparkline(curves: Sequence[Curve]) -> list[float | None]:
     """Return the mean curve as at most 40 values, evenly spaced over the steps; None for gaps."""
-    curves = [curve.at(np.isfinite(curve.values)) for curve in curves]
+    curves = [curve.select(np.isfinite(curve.values)) for curve in curves]
     curves = [curve for curve in curves if len(curve)]
     if not curves:
         return []

@@ -55,10 +55,15 @@ class Row:
 
 
 def make_matrix(
-    session: Session, rows: Sequence[Row], columns: Sequence[Column], *, baseline: int, planned: int | None
+    session: Session,
+    rows: Sequence[Row],
+    columns: Sequence[Column],
+    *,
+    baseline: int,
+    planned_seeds: int | None,
 ) -> dict[str, Any]:
     """Return the matrix as `schemas.Matrix`, without the field `missing`."""
-    looks, notes = _choose_test(rows, planned)
+    looks, notes = _choose_test(rows, planned_seeds)
     runs = [run for row in rows for run in row.counted_runs]
     names = dict.fromkeys([*(column.metric for column in columns), TOKENS_METRIC, *_cost_metrics(columns)])
     points = read_points(session, [run.id for run in runs], list(names))
@@ -76,8 +81,8 @@ def make_matrix(
         entries,
         baseline=baseline,
         looks=looks,
-        planned=planned if looks == "planned" else None,
-        apart={
+        planned_seeds=planned_seeds if looks == "planned" else None,
+        incomparable_reasons={
             (column, index): reason
             for column in entries
             for index, reason in enumerate(_incomparable_reasons(column.metric, rows, rows[baseline]))
@@ -100,7 +105,7 @@ def make_matrix(
             for index, row in enumerate(rows)
         ],
         "looks": looks,
-        "planned": planned if looks == "planned" else None,
+        "planned": planned_seeds if looks == "planned" else None,
         "tests": sum(judgement.verdict not in UNTESTED for judgement in judgements.values()),
         "tokens": tokens,
         "notes": notes,
@@ -135,18 +140,19 @@ def _cost_metrics(columns: Sequence[Column]) -> list[str]:
     return [METRIC_BY_READING[column.reading] for column in columns if column.reading in METRIC_BY_READING]
 
 
-def _choose_test(rows: Sequence[Row], planned: int | None) -> tuple[Looks, list[str]]:
+def _choose_test(rows: Sequence[Row], planned_seeds: int | None) -> tuple[Looks, list[str]]:
     """Return the applicable test, with notes on seeds that were run several times or not planned."""
     notes = [
         f"{row.name} has several runs of seed {seed}; only the one launched first counts."
         for row in rows
         for seed in sorted({run.seed for run in row.runs if run not in row.counted_runs})
     ]
-    if planned is None:
+    if planned_seeds is None:
         return "any time", notes
-    if long_rows := [row.name for row in rows if len(row.counted_runs) > planned]:
+    if long_rows := [row.name for row in rows if len(row.counted_runs) > planned_seeds]:
         notes.append(
-            f"{', '.join(long_rows)} has more than the {planned} planned seeds: intervals are always-valid."
+            f"{', '.join(long_rows)} has more than the {planned_seeds} planned seeds: "
+            "intervals are always-valid."
         )
         return "any time", notes
     return "planned", notes
@@ -204,18 +210,18 @@ class _Reader:
                     return None
                 return curve_end(column.metric, cut_at(*aligned_curve, self._tokens))
             case "steps_to":
-                return _reached(curve, curve.x, column)
+                return _find_threshold_position(curve, curve.x, column)
             case "tokens_to" | "seconds_to":
                 aligned_curve = self._curve_along(run, curve, METRIC_BY_READING[column.reading])
-                return aligned_curve and _reached(*aligned_curve, column)
+                return aligned_curve and _find_threshold_position(*aligned_curve, column)
         return curve_end(column.metric, curve)
 
-    def unrecorded(self, run: Run, column: Column) -> str:
+    def find_unrecorded_metric(self, run: Run, column: Column) -> str:
         """Return the first metric that the column needs and the run does not record, or an empty string."""
         needed_metrics = (column.metric, METRIC_BY_READING.get(column.reading, column.metric))
         return next((metric for metric in needed_metrics if (run.id, metric) not in self._curves), "")
 
-    def reached(self, runs: Sequence[Run], column: Column) -> int | None:
+    def count_reached(self, runs: Sequence[Run], column: Column) -> int | None:
         """Return the number of runs that reached the column's threshold, including those without recorded
         cost.
         """
@@ -223,7 +229,7 @@ class _Reader:
         logged_curves = [curve for curve in curves if curve is not None]
         if column.reading not in THRESHOLDS or not logged_curves:
             return None
-        return sum(_reached(curve, curve.x, column) is not None for curve in logged_curves)
+        return sum(_find_threshold_position(curve, curve.x, column) is not None for curve in logged_curves)
 
     def _curve_along(self, run: Run, curve: Curve, total: str) -> tuple[Curve, Floats] | None:
         """Return the curve with the tokens or seconds spent at each point; None if they were not recorded."""
@@ -240,7 +246,7 @@ class _Reader:
         return sparkline([curve for curve in curves if curve is not None])
 
 
-def _reached(curve: Curve, x: Floats, column: Column) -> float | None:
+def _find_threshold_position(curve: Curve, x: Floats, column: Column) -> float | None:
     """Return the position `x` at which the curve first reaches the column's threshold."""
     return threshold_position(
         curve,
@@ -256,15 +262,17 @@ def _entry(row: Row, column: Column, read: _Reader) -> Entry:
     values = {run.seed: read.value(run, column) for run in runs}
     ended_seeds = {run.seed for run in runs if run.status in ENDED_STATUSES}
     unrecorded_metrics = {
-        run.seed: unrecorded_metric for run in runs if (unrecorded_metric := read.unrecorded(run, column))
+        run.seed: unrecorded_metric
+        for run in runs
+        if (unrecorded_metric := read.find_unrecorded_metric(run, column))
     }
-    return Entry(row.name, values, ended_seeds, unrecorded_metrics, read.reached(runs, column))
+    return Entry(row.name, values, ended_seeds, unrecorded_metrics, read.count_reached(runs, column))
 
 
 def _column_json(column: Column) -> dict[str, Any]:
     metric_info = find_metric(column.metric)
     unit = UNIT_BY_READING.get(column.reading, metric_info.unit if metric_info else "")
-    as_json = {"unit": unit, "better": column.better(metric_direction(column.metric))}
+    as_json = {"unit": unit, "better": column.better_direction(metric_direction(column.metric))}
     return {"key": column.key, **asdict(column), **as_json}
 
 
@@ -273,7 +281,7 @@ def _run_json(run: Run, counts: bool) -> dict[str, Any]:  # noqa: FBT001 - a fie
     return as_json | verdict_json(run) | {"counts": counts}
 
 
-def _cell(row: Row, entry: Entry, judged: Judgement, line: list[float | None]) -> dict[str, Any]:
+def _cell(row: Row, entry: Entry, judgement: Judgement, line: list[float | None]) -> dict[str, Any]:
     finite = [value for value in entry.values.values() if value is not None and abs(value) < MAX_FINITE]
     counted_ids = {run.id for run in row.counted_runs}
     values = [entry.values[run.seed] if run.id in counted_ids else None for run in row.runs]
@@ -281,5 +289,5 @@ def _cell(row: Row, entry: Entry, judged: Judgement, line: list[float | None]) -
         **asdict(spread(finite)),
         "values": [None if value is None else spell(value) for value in values],
         "sparkline": line,
-        **judged.as_json(),
+        **judgement.as_json(),
     }

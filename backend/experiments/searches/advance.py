@@ -31,7 +31,7 @@ from backend.runs.checks import resolve_runnable
 from backend.runs.events import add_event
 from backend.runs.lifecycle import request_action
 from backend.runs.workers.store import live_slots
-from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.engine import Sessions, db_now, open_read_session
 from backend.storage.models import Run, Search, SearchTrial
 
 Step = Callable[[Session], None]
@@ -40,7 +40,7 @@ Step = Callable[[Session], None]
 
 def advance(sessions: Sessions, settings: Settings, experiment_id: str) -> bool:
     """Take the next step of a search if one is due; return whether a step was taken."""
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         try:
             state = read_search(session, experiment_id)
         except NotFound:  # deleted in the meantime
@@ -239,7 +239,7 @@ def _begin_trial(
     return write
 
 
-def _choose_finalists(session: Session, settings: Settings, state: SearchState, ended: str) -> Step:
+def _choose_finalists(session: Session, settings: Settings, state: SearchState, ended_reason: str) -> Step:
     """Return the step that runs the best configurations with as many other seeds as the budget allows."""
     search = state.search
     best = best_trials(state.trials, search.settings, search.settings.top)
@@ -258,7 +258,7 @@ def _choose_finalists(session: Session, settings: Settings, state: SearchState, 
         seeds.pop()
     if not best or not seeds:
         explanation = "no configuration has a value" if not best else _missing_trial_reason(search)
-        return _finish(search, f"{ended}; {explanation}" if explanation else ended)
+        return _finish(search, f"{ended_reason}; {explanation}" if explanation else ended_reason)
 
     def write(session: Session) -> None:
         planned_runs = [
@@ -278,7 +278,7 @@ def _choose_finalists(session: Session, settings: Settings, state: SearchState, 
             if trial.run:
                 message = f"chosen to be run with {len(seeds)} remaining seeds"
                 add_event(session, "search", message, run_id=trial.run.id)
-        _set_search(session, search, status="comparing", reason=ended)
+        _set_search(session, search, status="comparing", reason=ended_reason)
 
     return write
 

@@ -11,7 +11,7 @@ from backend.experiments.searches.store import is_search
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.responses import Json
 from backend.http.routing import Router
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 
 router = Router(prefix="/api/v1/searches", tags=["searches"])
 
@@ -28,5 +28,5 @@ def stop(experiment_id: str, lab: LabOf) -> Json:
     """Stop a search and its unfinished runs; no additional configurations are tried."""
     with lab.sessions.begin() as session:
         stop_search(session, experiment_id)
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         return Json(search_json(session, experiment_id))

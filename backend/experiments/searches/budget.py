@@ -43,12 +43,12 @@ def load_cost(session: Session, experiment_id: str) -> SearchCost:
 
 
 def estimated_hours(
-    session: Session, settings: Settings, runs: Sequence[RunRow], taken: SearchCost, config: RunConfig
+    session: Session, settings: Settings, runs: Sequence[RunRow], used_cost: SearchCost, config: RunConfig
 ) -> float:
     """Return the slot hours of a run: the mean of the search's finished runs, or else the estimate for its
     config.
     """
-    finished_hours = [taken.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
+    finished_hours = [used_cost.by_run.get(run.id, 0.0) for run in runs if run.status == "finished"]
     if finished_hours:
         return sum(finished_hours) / len(finished_hours)
     [slots] = count_slots(session, [config])

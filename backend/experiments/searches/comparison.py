@@ -91,10 +91,10 @@ def _differences(values: Sequence[Mapping[int, float]]) -> list[Difference]:
     return [Difference(*pair) for pair in zip(contrasts, p_values, strict=True)][: len(values) - 1]
 
 
-def _values_by_seed(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, float]:
+def _values_by_seed(trial: TrialRow, repeat_runs: Sequence[RunRow]) -> dict[int, float]:
     """Return the value by seed of the runs that have finished or stopped by themselves."""
     by_seed: dict[int, float] = {}
-    for run in further:
+    for run in repeat_runs:
         value = final_value(run.reports or {})
         if run.variant == trial.variant and run.status in DONE_STATUSES and value is not None:
             by_seed.setdefault(run.seed, value)
@@ -102,13 +102,19 @@ def _values_by_seed(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, flo
 
 
 def _verdict(
-    search: SearchRow, order: Sequence[TrialRow], remaining: Spread, differences: Sequence[Difference]
+    search: SearchRow, order: Sequence[TrialRow], remaining_spread: Spread, differences: Sequence[Difference]
 ) -> str:
-    if remaining.mean is None or search.status == "comparing":  # tested once, after all seeds have ended
+    if (
+        remaining_spread.mean is None or search.status == "comparing"
+    ):  # tested once, after all seeds have ended
         return ""
-    interval = "" if remaining.low is None else f" [{remaining.low:.3g}, {remaining.high:.3g}]"
-    seeds = f"{remaining.n} remaining seed{'' if remaining.n == 1 else 's'}"
-    sentence = f"{order[0].variant}: {search.settings.metric} {remaining.mean:.3g}{interval} over {seeds}"
+    interval = (
+        "" if remaining_spread.low is None else f" [{remaining_spread.low:.3g}, {remaining_spread.high:.3g}]"
+    )
+    seeds = f"{remaining_spread.n} remaining seed{'' if remaining_spread.n == 1 else 's'}"
+    sentence = (
+        f"{order[0].variant}: {search.settings.metric} {remaining_spread.mean:.3g}{interval} over {seeds}"
+    )
     if not differences or search.status != "finished":
         return f"{sentence}."
     sign = 1.0 if search.settings.maximizes else -1.0

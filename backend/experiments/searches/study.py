@@ -130,9 +130,9 @@ def _mix_seed(seed: int, number: int) -> int:
 def _distribution(axis: Axis) -> BaseDistribution:
     """Return the distribution of a knob; numbers keep their order, and other values are categories."""
     if axis.range is None:
-        indices = range(len(axis.listed))
-        if len(axis.listed) > 1 and all(_is_number(value) for value in axis.listed):
-            return IntDistribution(0, len(axis.listed) - 1)
+        indices = range(len(axis.listed_values))
+        if len(axis.listed_values) > 1 and all(_is_number(value) for value in axis.listed_values):
+            return IntDistribution(0, len(axis.listed_values) - 1)
         return CategoricalDistribution(tuple(indices))
     if axis.range.count:
         return IntDistribution(0, axis.range.count - 1)
@@ -145,21 +145,21 @@ def _is_number(value: Any) -> bool:
 
 def _sorted_values(axis: Axis) -> list[Any]:
     """Return the listed values; numbers are sorted."""
-    is_numeric = all(_is_number(value) for value in axis.listed)
-    return sorted(axis.listed) if is_numeric else list(axis.listed)
+    is_numeric = all(_is_number(value) for value in axis.listed_values)
+    return sorted(axis.listed_values) if is_numeric else list(axis.listed_values)
 
 
 def _value_at(axis: Axis, index: Any) -> Any:
     """Return the value of a knob at an index that Optuna has chosen."""
     if axis.range is None:
         return _sorted_values(axis)[index]
-    return axis.range.at(index) if axis.range.count else axis.range.value(index)
+    return axis.range.value_at(index) if axis.range.count else axis.range.value(index)
 
 
-def _index_of(axis: Axis, value: Any) -> Any:
+def _find_index(axis: Axis, value: Any) -> Any:
     """Return the index of a value; None if the knob does not have it."""
     if axis.range is not None:
-        return axis.range.place(value)
+        return axis.range.find_position(value)
     key = value_key(value)
     return next(
         (index for index, listed_value in enumerate(_sorted_values(axis)) if value_key(listed_value) == key),
@@ -173,7 +173,7 @@ def _freeze_trial(
     """Return the trial for the sampler; None if the trial has no information."""
     if trial.state in ("refused", "deleted", "failed", "no value"):
         return None
-    indices = {f"{number}": _index_of(axis, trial.point[number]) for number, axis in enumerate(axes)}
+    indices = {f"{number}": _find_index(axis, trial.point[number]) for number, axis in enumerate(axes)}
     if None in indices.values():
         return None
     value, state = trial.value, TrialState.RUNNING
@@ -194,15 +194,17 @@ def _finite_values(trial: TrialRow) -> dict[int, float]:
     return {step: value for step, value in trial.reports.items() if math.isfinite(value)}
 
 
-def _draw_untried(axes: Sequence[Axis], tried: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
+def _draw_untried(axes: Sequence[Axis], tried_keys: set[bytes], rng: random.Random) -> tuple[Any, ...] | None:
     """Return a random untried combination; if there are few combinations, choose among all untried ones."""
     combinations = math.prod(axis.count for axis in axes)  # 0 if one of the axes is a continuous range
     if 0 < combinations <= MAX_LISTED:
         values_by_axis = [[_value_at(axis, index) for index in range(axis.count)] for axis in axes]
-        untried_points = [point for point in product(*values_by_axis) if value_key(list(point)) not in tried]
+        untried_points = [
+            point for point in product(*values_by_axis) if value_key(list(point)) not in tried_keys
+        ]
         return rng.choice(untried_points) if untried_points else None
     for _ in range(DRAWS):
         point = tuple(axis.draw(rng) for axis in axes)
-        if value_key(list(point)) not in tried:
+        if value_key(list(point)) not in tried_keys:
             return point
     return None

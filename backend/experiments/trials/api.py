@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import BackgroundTasks, Query
 
-from backend.analysis.diagnosis.findings import Ranked
+from backend.analysis.diagnosis.findings import RankedCause
 from backend.experiments.trials.launch import launch_trial
 from backend.experiments.trials.plan import TrialPlan, estimate_price, healthy_runs_needed, plan_trial
 from backend.experiments.trials.schemas import TrialItem, TrialPage, TrialPlanItem, TrialRequest
@@ -15,7 +15,7 @@ from backend.http.paging import make_page
 from backend.http.responses import Cursor, Json, Limit
 from backend.http.routing import Router
 from backend.runs.queue.doorbell import ring
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 
 router = Router(prefix="/api/v1", tags=["trials"])
 
@@ -40,7 +40,7 @@ def create(
     """
     trial_id = launch_trial(lab, run_id, body or TrialRequest(), key=key)
     later.add_task(ring, lab.settings)
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         return Json(trial_json(session, find_trial(session, trial_id)), 201, background=later)
 
 
@@ -74,5 +74,5 @@ def _plan_json(plan: TrialPlan) -> dict[str, Any]:
     }
 
 
-def _remedy(cause: Ranked | None) -> dict[str, Any] | None:
+def _remedy(cause: RankedCause | None) -> dict[str, Any] | None:
     return cause.remedy._asdict() if cause else None

@@ -74,11 +74,11 @@ def manifest_exists(settings: Settings, row: Checkpoint) -> bool:
     return True
 
 
-def _fork_sentence(where: str, step: int, planned_step: int) -> str:
+def _fork_sentence(checkpoint_text: str, step: int, planned_step: int) -> str:
     if step < planned_step:
         sentence = f"The checkpoint of step {planned_step} is gone."
-        return f"{sentence} Every run forks from {where}, the nearest earlier one."
-    return f"Every run forks from {where}, the last checkpoint before the onset."
+        return f"{sentence} Every run forks from {checkpoint_text}, the nearest earlier one."
+    return f"Every run forks from {checkpoint_text}, the last checkpoint before the onset."
 
 
 def _beginning_sentence(planned_step: int) -> str:

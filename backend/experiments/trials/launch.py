@@ -18,7 +18,7 @@ from backend.http.idempotency import find_previous, request_digest
 from backend.runs.checkpoints import load_checkpoints
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
-from backend.storage.engine import new_id, reading
+from backend.storage.engine import new_id, open_read_session
 from backend.storage.models import Run, Trial
 
 MAX_NAME = 150
@@ -32,7 +32,7 @@ def launch_trial(lab: Lab, run_id: str, request: TrialRequest, *, key: str) -> s
     has been deleted in the meantime.
     """
     digest = request_digest([run_id, "trial", request.model_dump(mode="json")])
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         if earlier_id := find_previous(session, key, digest):
             return find_trial(session, earlier_id)
         plan = plan_trial(session, lab.settings, run_id, request)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from backend.analysis.diagnosis.diagnose import UNHEALTHY_VERDICTS, diagnose
-from backend.analysis.diagnosis.findings import Diagnosis, Ranked
+from backend.analysis.diagnosis.findings import Diagnosis, RankedCause
 from backend.analysis.diagnosis.log import Log
-from backend.analysis.diagnosis.store import log_of
+from backend.analysis.diagnosis.store import load_log
 from backend.base.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
 from backend.base.settings import Settings
 from backend.config.merge import merge, nest_paths
@@ -46,7 +46,7 @@ class TrialPlan:
 
     run: Run
     diagnosis: Diagnosis
-    cause: Ranked | None
+    cause: RankedCause | None
     alarm: int
     point: ForkPoint
     steps: int
@@ -65,7 +65,7 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     if run is None or run.deleting_at is not None:
         raise RunNotFound(run_id)
     refuse_imported(run, "forked")
-    log = log_of(session, run_id)
+    log = load_log(session, run_id)
     diagnosis = diagnose(log)
     if diagnosis.outcome.verdict not in UNHEALTHY_VERDICTS:
         verdict = diagnosis.outcome.verdict.replace("_", " ")
@@ -117,7 +117,7 @@ def common_changes(run: Run, steps: int) -> dict[str, Any]:
     return {"steps": steps, "stop_rules": rules}
 
 
-def _choose_cause(diagnosis: Diagnosis, name: str) -> Ranked | None:
+def _choose_cause(diagnosis: Diagnosis, name: str) -> RankedCause | None:
     """Return the cause with this name, or the first cause; None if the diagnosis has none."""
     root_causes = [ranked_cause for ranked_cause in diagnosis.causes if not ranked_cause.explained_by]
     if not name:
@@ -129,7 +129,7 @@ def _choose_cause(diagnosis: Diagnosis, name: str) -> Ranked | None:
     raise InvalidRequest([FieldError("cause", f"is {name!r}; the causes of this run are: {names}")])
 
 
-def default_arms(diagnosis: Diagnosis, cause: Ranked | None) -> list[ArmRequest]:
+def default_arms(diagnosis: Diagnosis, cause: RankedCause | None) -> list[ArmRequest]:
     """Return the remedies of the cause and of the first independent cause that are changes of the config."""
     arms = []
     if cause is not None and cause.remedy.changes:
@@ -212,7 +212,7 @@ def _arm_config(
     settings: Settings,
     run: Run,
     point: ForkPoint,
-    common: Mapping[str, Any],
+    shared_changes: Mapping[str, Any],
     base: RunConfig | None,
     number: int,
     arm: ArmRequest,
@@ -224,7 +224,9 @@ def _arm_config(
     if reserved_fields := [name for name in RESERVED_FIELDS if name in changes]:
         errors.append(FieldError(f"{path}.{reserved_fields[0]}", "is set by the trial"))
         return None
-    config = _fork_config(settings, run, point, merge(changes, common), path, errors) if base else None
+    config = (
+        _fork_config(settings, run, point, merge(changes, shared_changes), path, errors) if base else None
+    )
     if config is not None and base is not None and config.with_(preset=base.preset) == base:
         errors.append(FieldError(path, "changes nothing: these are the values of the run"))
         return None
@@ -253,7 +255,7 @@ def _notes(
     run: Run,
     config: RunConfig,
     diagnosis: Diagnosis,
-    cause: Ranked | None,
+    cause: RankedCause | None,
     alarm: int,
     steps: int,
     seeds: int,

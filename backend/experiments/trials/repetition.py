@@ -22,28 +22,28 @@ class Difference(NamedTuple):
     metric: str
 
 
-def first_difference(session: Session, run: Run, again: Run, *, after: int) -> Difference | None:
+def first_difference(session: Session, run: Run, repeated_run: Run, *, after_step: int) -> Difference | None:
     """Return the first difference after a step, up to the last common step; None if the runs are equal."""
     names = sorted(
         name
-        for name in {*run.summary.get("last", {}), *again.summary.get("last", {})}
+        for name in {*run.summary.get("last", {}), *repeated_run.summary.get("last", {})}
         if not name.startswith(MACHINE_PREFIXES)
     )
-    last = min(run.last_step, again.last_step)
-    points = read_points(session, [run.id, again.id], names)
+    last = min(run.last_step, repeated_run.last_step)
+    points = read_points(session, [run.id, repeated_run.id], names)
     differences = [
         Difference(step, name)
         for name in names
-        if (step := _first_difference(points, run.id, again.id, name, after, last)) is not None
+        if (step := _first_difference(points, run.id, repeated_run.id, name, after_step, last)) is not None
     ]
     return min(differences, default=None)
 
 
 def _first_difference(
-    points: Mapping[tuple[str, str], Points], first: str, second: str, name: str, after: int, last: int
+    points: Mapping[tuple[str, str], Points], first: str, second: str, name: str, after_step: int, last: int
 ) -> int | None:
     first_values, second_values = (
-        _bytes_by_step(points.get((run, name)), after, last) for run in (first, second)
+        _bytes_by_step(points.get((run, name)), after_step, last) for run in (first, second)
     )
     steps = (
         first_values.keys() & second_values.keys()
@@ -53,11 +53,11 @@ def _first_difference(
     return next((step for step in sorted(steps) if first_values.get(step) != second_values.get(step)), None)
 
 
-def _bytes_by_step(points: Points | None, after: int, last: int) -> dict[int, bytes]:
+def _bytes_by_step(points: Points | None, after_step: int, last: int) -> dict[int, bytes]:
     """Return the bytes of each value by step, so that NaN equals NaN, and 0 does not equal -0."""
     if points is None:
         return {}
-    is_in_range = (points.steps > after) & (points.steps <= last)
+    is_in_range = (points.steps > after_step) & (points.steps <= last)
     return {
         int(step): np.float64(value).tobytes()
         for step, value in zip(points.steps[is_in_range], points.values[is_in_range], strict=True)

@@ -15,7 +15,7 @@ from backend.experiments.trials.verdict import judge_trial
 from backend.http.paging import iso_time, read_cursor
 from backend.runs.events import add_event
 from backend.runs.lifecycle import ENDED_STATUSES
-from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.engine import Sessions, db_now, open_read_session
 from backend.storage.models import Run, Trial
 
 
@@ -97,7 +97,7 @@ def due_trials(session: Session) -> list[str]:
 
 def settle_trial(sessions: Sessions, settings: Settings, trial_id: str) -> bool:
     """Judge a trial, and store a complete verdict or start the next arm; return whether it was stored."""
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         trial = session.get(Trial, trial_id)
         if trial is None:
             return False
@@ -116,10 +116,12 @@ def _is_complete(verdict: TrialVerdict) -> bool:
     return verdict.repeat.state != "waiting" and not any(arm.waiting for arm in verdict.arms)
 
 
-def _store(sessions: Sessions, trial_id: str, verdict: TrialVerdict, seen: float | None) -> bool:
+def _store(
+    sessions: Sessions, trial_id: str, verdict: TrialVerdict, expected_judged_at: float | None
+) -> bool:
     with sessions.begin() as session:
         trial = session.scalar(select(Trial).where(Trial.id == trial_id).with_for_update())
-        if trial is None or trial.judged_at != seen:
+        if trial is None or trial.judged_at != expected_judged_at:
             return False
         trial.verdict = verdict.model_dump(mode="json")
         trial.judged_at = session.scalar(select(db_now()))

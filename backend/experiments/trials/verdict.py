@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.analysis.diagnosis.diagnose import UNHEALTHY_VERDICTS, diagnose
-from backend.analysis.diagnosis.store import log_of
+from backend.analysis.diagnosis.store import load_log
 from backend.base.errors import RunNotFound
 from backend.experiments.trials.fisher import fisher
 from backend.experiments.trials.plan import healthy_runs_needed
@@ -74,7 +74,7 @@ def _next_cause(session: Session, trial: Trial) -> str:
     """Return the title of the first independent cause whose remedy was not tried; empty if there is none."""
     tried_changes = [arm["changes"] for arm in trial.arms]
     try:
-        causes = diagnose(log_of(session, trial.run_id)).causes
+        causes = diagnose(load_log(session, trial.run_id)).causes
     except RunNotFound:
         return ""
     untried_titles = (
@@ -94,11 +94,13 @@ def judge_run(session: Session, run: Run) -> JudgedRun:
         return JudgedRun("deleted")
     if not is_over:
         return JudgedRun("waiting")
-    outcome = diagnose(log_of(session, run.id)).outcome
-    return JudgedRun(_outcome(run.status, outcome.verdict), outcome.goal, _end(session, run.id, outcome.goal))
+    outcome = diagnose(load_log(session, run.id)).outcome
+    return JudgedRun(
+        _outcome(run.status, outcome.verdict), outcome.goal, _read_goal_end(session, run.id, outcome.goal)
+    )
 
 
-def _end(session: Session, run_id: str, goal: str) -> float | None:
+def _read_goal_end(session: Session, run_id: str, goal: str) -> float | None:
     """Return the final value of the goal, as in tables and the matrix; None if it is not finite."""
     curve = read_curves(session, [run_id], [goal], "step").get((run_id, goal)) if goal else None
     end = None if curve is None else curve_end(goal, curve)
@@ -115,22 +117,24 @@ def _outcome(status: str, verdict: str) -> Outcome:
     return "spared" if verdict == "healthy" else "unjudged"
 
 
-def _count_outcomes(arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned: int, goal: str) -> ArmResult:
+def _count_outcomes(
+    arm: Mapping[str, Any], runs: Sequence[JudgedRun], planned_count: int, goal: str
+) -> ArmResult:
     outcomes = [run.outcome for run in runs]
     goal_ends = [run.end for run in runs if run.goal == goal and run.end is not None]
-    planned = 0 if arm.get("is_pending") else planned
+    planned_count = 0 if arm.get("is_pending") else planned_count
     return ArmResult(
         name=arm["name"],
         changes=arm["changes"],
         is_pending=bool(arm.get("is_pending")),
-        planned=planned,
+        planned=planned_count,
         waiting=outcomes.count("waiting"),
         recurred=outcomes.count("recurred"),
         spared=outcomes.count("spared"),
         unjudged=outcomes.count("unjudged"),
         failed=outcomes.count("failed"),
         stopped=outcomes.count("stopped"),
-        deleted=outcomes.count("deleted") + planned - len(runs),
+        deleted=outcomes.count("deleted") + planned_count - len(runs),
         goal_end=fmean(goal_ends) if goal_ends else None,
         p=None,
     )
@@ -156,7 +160,7 @@ def _compare_repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> Repe
     if run.last_step <= trial.fork_step:
         return RepeatResult(state="unknown")
     last_common_step = trial.fork_step if trial.fork_run else -1
-    difference = first_difference(session, parent, run, after=last_common_step)
+    difference = first_difference(session, parent, run, after_step=last_common_step)
     if difference is None:
         return RepeatResult(state="repeats")
     return RepeatResult(state="differs", step=difference.step, metric=difference.metric)

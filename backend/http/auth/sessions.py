@@ -19,7 +19,7 @@ from backend.base.redaction import redact
 from backend.base.text import clean_text
 from backend.http.auth.permissions import Role
 from backend.http.auth.tokens import Login
-from backend.storage.engine import Sessions, db_now, reading
+from backend.storage.engine import Sessions, db_now, open_read_session
 from backend.storage.models import BrowserSession
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ MAX_AGENT_CHARACTERS = 300
 
 class _CachedSession(NamedTuple):
     is_open: bool
-    at: float
+    cached_at: float
 
 
 class BrowserSessions:
@@ -62,7 +62,7 @@ class BrowserSessions:
     async def _is_open(self, session_id: str) -> bool:
         cached_session = self._remembered.get(session_id)
         if cached_session and (
-            not cached_session.is_open or time.monotonic() - cached_session.at < CACHE_SECONDS
+            not cached_session.is_open or time.monotonic() - cached_session.cached_at < CACHE_SECONDS
         ):
             return cached_session.is_open
         with anyio.move_on_after(LOOK_SECONDS):
@@ -75,7 +75,7 @@ class BrowserSessions:
 
     def _look_up(self, session_id: str) -> None:
         try:
-            with reading(self._sessions) as session:
+            with open_read_session(self._sessions) as session:
                 query = select(BrowserSession.ended_at, BrowserSession.seen_at < db_now() - SEEN_SECONDS)
                 row = session.execute(query.where(BrowserSession.id == session_id)).one_or_none()
             self._remember(session_id, is_open=row is not None and row[0] is None)
@@ -93,18 +93,18 @@ class BrowserSessions:
         with self._sessions.begin() as session:
             session.execute(update(BrowserSession).where(BrowserSession.id == session_id).values(**values))
 
-    async def start(self, login: Login, user_agent: str, *, instead_of: Login | None) -> None:
+    async def start(self, login: Login, user_agent: str, *, replaced_login: Login | None) -> None:
         """Store a new session, which may replace another session of the same browser; raise Unavailable."""
         try:
-            await anyio.to_thread.run_sync(partial(self._insert_row, login, user_agent, instead_of))
+            await anyio.to_thread.run_sync(partial(self._insert_row, login, user_agent, replaced_login))
         except SQLAlchemyError as error:
             logger.warning("cannot log in anyone: %s", error)
             raise Unavailable("nobody can log in while the database is unavailable") from None
         self._remember(login.id, is_open=True)
-        if instead_of:
-            self._remember(instead_of.id, is_open=False)
+        if replaced_login:
+            self._remember(replaced_login.id, is_open=False)
 
-    def _insert_row(self, login: Login, user_agent: str, instead_of: Login | None) -> None:
+    def _insert_row(self, login: Login, user_agent: str, replaced_login: Login | None) -> None:
         agent = redact(clean_text(user_agent))[:MAX_AGENT_CHARACTERS]
         is_over = or_(
             BrowserSession.ends_at < db_now(), BrowserSession.ended_at < db_now() - RETENTION_SECONDS
@@ -114,18 +114,18 @@ class BrowserSessions:
             session.add(
                 BrowserSession(id=login.id, role=login.role, user_agent=agent, ends_at=float(login.ends_at))
             )
-            if instead_of:
-                is_replaced = BrowserSession.id == instead_of.id
+            if replaced_login:
+                is_replaced = BrowserSession.id == replaced_login.id
                 session.execute(update(BrowserSession).where(is_replaced).values(ended_at=db_now()))
 
-    def listed(self, role: Role, own_id: str) -> list[BrowserSession]:
+    def list_open(self, role: Role, own_id: str) -> list[BrowserSession]:
         """Return the open sessions, last seen first: all for an operator, but only its own for a viewer."""
         query = select(BrowserSession).where(
             BrowserSession.ended_at.is_(None), BrowserSession.ends_at > db_now()
         )
         if role is not Role.OPERATOR:
             query = query.where(BrowserSession.id == own_id)
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             return list(session.scalars(query.order_by(BrowserSession.seen_at.desc(), BrowserSession.id)))
 
     def end(self, session_id: str) -> bool:

@@ -150,8 +150,8 @@ def _used_links(settings: Settings) -> Path:
     return settings.run_dir / "used-links"
 
 
-def _forget_expired(used: Path) -> None:
-    for path in used.iterdir():
+def _forget_expired(used_tickets: Path) -> None:
+    for path in used_tickets.iterdir():
         if int(path.name.partition(".")[0]) < time.time():
             path.unlink(missing_ok=True)
 

@@ -28,7 +28,7 @@ Weights = Callable[[str], dict[str, float]]
 class Categories:
     """A division of completions into categories, or of their reward into terms."""
 
-    parts: Callable[[Cell, float], Iterable[tuple[Key, float]]]
+    contributions: Callable[[Cell, float], Iterable[tuple[Key, float]]]
     """Function that returns the categories of a cell and each completion's contribution to them."""
     label: Callable[[Any], str]
     prompt: Callable[[Any], str] = lambda _: ""
@@ -105,11 +105,11 @@ def _length_edges(lengths: Sequence[int]) -> list[int]:
     return [edge for edge in sorted({int(edge) for edge in quantiles}) if edge > min(lengths)]
 
 
-def _range_label(edges: Sequence[int], at: int) -> str:
+def _range_label(edges: Sequence[int], index: int) -> str:
     if not edges:
         return "all lengths"
-    if at == 0:
+    if index == 0:
         return f"below {edges[0]} tokens"
-    if at == len(edges):
+    if index == len(edges):
         return f"{edges[-1]} tokens and more"
-    return f"{edges[at - 1]} to {edges[at] - 1} tokens"
+    return f"{edges[index - 1]} to {edges[index] - 1} tokens"

@@ -46,7 +46,7 @@ class Cell:
     """Reward terms of a single completion; empty for several."""
     repetition: float | None = None
     """Share of the end of the completion that repeats earlier text; None if texts are not read."""
-    of_tokens: float | None = None
+    token_value: float | None = None
     """Mean or sum over the tokens; None if they are not read, not stored or did not train."""
 
     def has(self, mark: str) -> bool:
@@ -66,7 +66,7 @@ class Mean:
     name: str
     kind: str
     """Kind of the completions: `train`, `eval` or `eval/<suite>`."""
-    of: str
+    quantity: str
     """Value to average: `reward`, `accuracy`, `length`, `truncated`, `repetition`, `same_reward`, the name of
     a reward term, or a token value (`entropy`, `kl` or `loss`).
     """
@@ -77,19 +77,19 @@ class Mean:
     @property
     def is_of_tokens(self) -> bool:
         """Whether the metric is computed from the recorded values of tokens."""
-        return self.of in TOKEN_METRICS and not self.is_term
+        return self.quantity in TOKEN_METRICS and not self.is_term
 
     @property
     def is_sum(self) -> bool:
         """Whether the metric is a sum over completions."""
-        return self.of == "loss" and not self.is_term
+        return self.quantity == "loss" and not self.is_term
 
     def value(self, cell: Cell) -> float | None:
         """Return the value of each completion of a cell; None if the completion does not count."""
         if self.is_term:
-            value = cell.rewards.get(self.of)
+            value = cell.rewards.get(self.quantity)
             return None if value is None or isinstance(value, str) else float(value)
-        match self.of:
+        match self.quantity:
             case "reward":
                 return cell.reward
             case "accuracy":
@@ -99,7 +99,7 @@ class Mean:
             case "repetition":
                 return cell.repetition
             case "entropy" | "kl" | "loss":
-                return cell.of_tokens
+                return cell.token_value
             case "same_reward":
                 return None if cell.reward is None else float(cell.has("same_reward"))
             case _:
@@ -167,10 +167,10 @@ def load_cells(session: Session, run_id: str, mean: Mean, by: By, steps: Sequenc
         sampled_counts[cell.step] += cell.count
         trained_counts[cell.step] += 0 if cell.has("left_out") else cell.tokens
     cells = tallied_cells
-    if mean.is_of_tokens or (mean.of == "same_reward" and by in {"length", "term"}):
+    if mean.is_of_tokens or (mean.quantity == "same_reward" and by in {"length", "term"}):
         cells = _read_marked_cells(session, run_id, mean, by, steps, tallied_cells)
         cells = [cell for cell in cells if _is_not_carried(cell, carried_counts)]
-    elif mean.is_term or mean.of == "repetition" or by in {"length", "term"}:
+    elif mean.is_term or mean.quantity == "repetition" or by in {"length", "term"}:
         cells = [
             cell
             for cell in _read_completion_cells(session, run_id, mean, by, steps)
@@ -180,32 +180,32 @@ def load_cells(session: Session, run_id: str, mean: Mean, by: By, steps: Sequenc
 
 
 def _read_marked_cells(
-    session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int], tallied: Sequence[Cell]
+    session: Session, run_id: str, mean: Mean, by: By, steps: Sequence[int], tallied_cells: Sequence[Cell]
 ) -> list[Cell]:
     """Return one cell for each stored completion, with the marks of its group and its token value."""
     group_marks = BIT_BY_MARK["same_reward"] | BIT_BY_MARK["left_out"]
-    marks_by_group = {(cell.step, cell.prompt_index): cell.marks & group_marks for cell in tallied}
+    marks_by_group = {(cell.step, cell.prompt_index): cell.marks & group_marks for cell in tallied_cells}
     cells = [
         replace(cell, marks=cell.marks | marks_by_group.get((cell.step, cell.prompt_index), 0))
         for cell in _read_completion_cells(session, run_id, mean, by, steps)
     ]
     if not mean.is_of_tokens:
         return cells
-    values = load_token_values(session, run_id, mean.of, steps)
+    values = load_token_values(session, run_id, mean.quantity, steps)
     next_position: Counter[GroupPlace] = Counter()
     cells_with_values = []
     for cell in cells:  # in the order of their positions in the group
         group_key = (cell.step, cell.prompt_index)
         token_value = values.get((*group_key, next_position[group_key]))
-        if token_value is None and mean.of == "loss" and cell.has("left_out"):
+        if token_value is None and mean.quantity == "loss" and cell.has("left_out"):
             token_value = 0.0
-        cells_with_values.append(replace(cell, of_tokens=token_value))
+        cells_with_values.append(replace(cell, token_value=token_value))
         next_position[group_key] += 1
     return cells_with_values
 
 
-def _is_not_carried(cell: Cell, carried: dict[int, int]) -> bool:
-    return cell.prompt_index >= carried.get(cell.step, 0)
+def _is_not_carried(cell: Cell, carried_counts: dict[int, int]) -> bool:
+    return cell.prompt_index >= carried_counts.get(cell.step, 0)
 
 
 def count_carried_groups(session: Session, run_id: str, kind: str, steps: Sequence[int]) -> dict[int, int]:
@@ -244,8 +244,8 @@ def _read_completion_cells(
 ) -> list[Cell]:
     """Return one cell for each stored completion, with the data that the metric and its division need."""
     reads_terms = mean.is_term or by == "term"
-    reads_marks = by == "flag" or mean.of in {"accuracy", "truncated"}
-    reads_texts = mean.of == "repetition"
+    reads_marks = by == "flag" or mean.quantity in {"accuracy", "truncated"}
+    reads_texts = mean.quantity == "repetition"
     limit = MAX_TEXTS if reads_texts else MAX_CELLS
     columns = (RolloutGroup.step, RolloutGroup.prompt_index, RolloutGroup.prompt_id, RolloutGroup.domain)
     cells: list[Cell] = []
@@ -287,8 +287,8 @@ def _stored_groups(session: Session, run_id: str, kind: str, steps: Sequence[int
     return group_ids
 
 
-def _read_limited(session: Session, query: Any, before: int) -> Iterator[Any]:
-    max_rows = MAX_CELLS - before
+def _read_limited(session: Session, query: Any, cell_count: int) -> Iterator[Any]:
+    max_rows = MAX_CELLS - cell_count
     rows = session.execute(query.limit(max_rows + 1)).all()
     if len(rows) > max_rows:
         raise _too_many(MAX_CELLS)

@@ -56,7 +56,7 @@ class Row:
     before: Side = field(default_factory=Side)
     after: Side = field(default_factory=Side)
 
-    def parts(self, reference: float) -> tuple[float, float]:
+    def split_change(self, reference: float) -> tuple[float, float]:
         """Return the parts of the change that are due to its changed value and its changed share."""
         side_before, side_after = self.before, self.after
         change_of_total = (side_after.total - reference * side_after.share) - (
@@ -77,7 +77,7 @@ class Logged(NamedTuple):
 
 
 def make_breakdown(
-    session: Session, run: Run, metric: str, before: Window, after: Window, by: By
+    session: Session, run: Run, metric: str, window_before: Window, window_after: Window, by: By
 ) -> dict[str, Any]:
     """Return the change of a metric as a ranked sum, as described by `schemas.BreakdownAnswer`.
 
@@ -89,7 +89,7 @@ def make_breakdown(
         raise InvalidRequest(
             [FieldError("by", f"is term, but {metric} is not a sum of terms; reward/mean is")]
         )
-    windows = [_read_logged(session, run.id, metric, window) for window in (before, after)]
+    windows = [_read_logged(session, run.id, metric, window) for window in (window_before, window_after)]
     steps = sorted({step for window in windows for step in window.steps})
     cells = load_cells(session, run.id, mean, by, steps)
     categories = make_categories(by, cells.cells, term_weights(run) if by == "term" else None)
@@ -109,8 +109,8 @@ def make_breakdown(
         "run": run.id,
         "metric": metric,
         "by": by,
-        "before": _window_json(before, windows[0]),
-        "after": _window_json(after, windows[1]),
+        "before": _window_json(window_before, windows[0]),
+        "after": _window_json(window_after, windows[1]),
         "change": windows[1].value - windows[0].value,
         "completions": completions,
         "of": sum(cells.sampled.get(step, 0) for window in windows for step in window.steps),
@@ -132,7 +132,7 @@ def _read_logged(session: Session, run_id: str, metric: str, window: Window) -> 
 
 def _add_window(
     rows: dict[Key, Row],
-    side: str,
+    side_name: str,
     cells: Cells,
     categories: Categories,
     mean: Mean,
@@ -150,8 +150,8 @@ def _add_window(
         valued_cells = [(cell, value * cells.sampled[cell.step]) for cell, value in valued_cells]
     weights = _weights([cell for cell, _ in valued_cells], cells, mean, len(window.steps))
     for (cell, value), weight in zip(valued_cells, weights, strict=True):
-        for key, addend in categories.parts(cell, value):
-            totals: Side = getattr(rows.setdefault(key, Row()), side)
+        for key, addend in categories.contributions(cell, value):
+            totals: Side = getattr(rows.setdefault(key, Row()), side_name)
             totals.share += 0.0 if categories.is_sum else weight * cell.count
             totals.total += weight * cell.count * addend
             totals.completions += cell.count
@@ -197,7 +197,7 @@ def _rank_rows(
     reference: float,
 ) -> list[dict[str, Any]]:
     """Return the rows with the largest changes, and a row that sums up the others."""
-    ranked_keys = sorted(rows, key=lambda key: (-abs(sum(rows[key].parts(reference))), str(key)))
+    ranked_keys = sorted(rows, key=lambda key: (-abs(sum(rows[key].split_change(reference))), str(key)))
     shown_keys, omitted_keys = ranked_keys[:MAX_ROWS], ranked_keys[MAX_ROWS:]
     prompts = {prompt for key in shown_keys if (prompt := categories.prompt(key))}
     texts = {
@@ -210,12 +210,12 @@ def _rank_rows(
             "label": categories.label(key),
             "prompt": texts.get(categories.prompt(key), ""),
             "marks": categories.marks(key),
-            "examples": _examples(rows[key], cells.stored, sum(rows[key].parts(reference))),
+            "examples": _examples(rows[key], cells.stored, sum(rows[key].split_change(reference))),
         }
         for key in shown_keys
     ]
     if omitted_keys:
-        contributions = [rows[key].parts(reference) for key in omitted_keys]
+        contributions = [rows[key].split_change(reference) for key in omitted_keys]
         small_row = {"label": f"{len(omitted_keys):,} others", "value": sum(v for v, _ in contributions)}
         shown_rows.append(_empty_row("others") | small_row | {"share": sum(s for _, s in contributions)})
     for row in shown_rows:
@@ -223,9 +223,9 @@ def _rank_rows(
     return shown_rows
 
 
-def _rest_row(unexplained: Row, reference: float) -> dict[str, Any]:
+def _rest_row(unexplained_row: Row, reference: float) -> dict[str, Any]:
     """Return the row for completions that are not stored, or else for the rounding of the logged metric."""
-    side_before, side_after = unexplained.before, unexplained.after
+    side_before, side_after = unexplained_row.before, unexplained_row.after
     total = (side_after.total - reference * side_after.share) - (
         side_before.total - reference * side_before.share
     )
@@ -246,7 +246,7 @@ def _empty_row(kind: str) -> dict[str, Any]:
 
 
 def _row_json(kind: str, row: Row, reference: float) -> dict[str, Any]:
-    value, share = row.parts(reference)
+    value, share = row.split_change(reference)
     sides = {"before": _side_json(row.before), "after": _side_json(row.after)}
     return _empty_row(kind) | sides | {"value": value, "share": share}
 
@@ -256,7 +256,7 @@ def _side_json(side: Side) -> dict[str, Any]:
     return {"share": side.share, "mean": mean, "completions": side.completions}
 
 
-def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dict[str, Any]]:
+def _examples(row: Row, stored_groups: dict[GroupPlace, str], total: float) -> list[dict[str, Any]]:
     """Return for each window the stored group that contributes most to the change; ties go to the nearest
     step.
     """
@@ -266,7 +266,7 @@ def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dic
         ("before", row.before, -sign, 1),
         ("after", row.after, sign, -1),
     ):
-        stored_keys = [group_key for group_key in side.by_group if group_key in stored]
+        stored_keys = [group_key for group_key in side.by_group if group_key in stored_groups]
         if stored_keys:
             contributions = {
                 group_key: round(direction * side.by_group[group_key], 12) for group_key in stored_keys
@@ -275,14 +275,14 @@ def _examples(row: Row, stored: dict[GroupPlace, str], total: float) -> list[dic
                 stored_keys,
                 key=lambda group_key: (contributions[group_key], step_sign * group_key[0], -group_key[1]),
             )
-            examples.append({"window": name, "step": best_key[0], "group": stored[best_key]})
+            examples.append({"window": name, "step": best_key[0], "group": stored_groups[best_key]})
     return examples
 
 
-def _window_json(window: Window, logged: Logged) -> dict[str, Any]:
+def _window_json(window: Window, logged_window: Logged) -> dict[str, Any]:
     return {
         "first": window.first,
         "last": window.last,
-        "steps": len(logged.steps),
-        "value": logged.value,
+        "steps": len(logged_window.steps),
+        "value": logged_window.value,
     }

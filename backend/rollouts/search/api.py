@@ -22,7 +22,7 @@ from backend.rollouts.search.pages import ORDERS, counts_by_step, find
 from backend.rollouts.search.query import parse
 from backend.rollouts.search.scope import Scope, find_runs
 from backend.rollouts.selection import FORMATS, export_selection
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 
 router = Router(prefix="/api/v1/rollouts", tags=["rollouts"])
 
@@ -52,7 +52,7 @@ def _parse_scope(  # noqa: PLR0913, PLR0917 - these are the query parameters
     rollout_filter = RolloutFilter(
         run="", min_reward=min_reward, max_reward=max_reward, flag=flag, correct=correct
     )
-    with reading(lab.sessions) as session:
+    with open_read_session(lab.sessions) as session:
         run_ids = find_runs(session, split_list(runs), experiment)
     return Scope(run_ids, first_step, last_step, kind, rollout_filter, label)
 
@@ -147,7 +147,7 @@ def _compared_sets(scope: Scope, by: str, a: Window, b: Window) -> list[tuple[st
         if len(scope.runs) != 2:
             reason = f"names {len(scope.runs)} runs; two are compared"
             raise InvalidRequest([FieldError("runs", reason)])
-        return [(run, scope.of_run(run)) for run in scope.runs]
+        return [(run, scope.restrict_to_run(run)) for run in scope.runs]
     if missing_names := [
         name for name, step in zip(("a_last", "b_first"), (a[1], b[0]), strict=True) if step is None
     ]:

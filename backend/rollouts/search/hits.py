@@ -65,7 +65,7 @@ class GroupRange:
     """Index numbers of the groups, in order; None for no restriction."""
     every: int = 1
 
-    def of_groups(self) -> list[ColumnElement[bool]]:
+    def group_conditions(self) -> list[ColumnElement[bool]]:
         """Return SQL conditions on groups."""
         sort_key = tuple_(RolloutGroup.step, RolloutGroup.id)
         conditions: list[ColumnElement[bool]] = []
@@ -76,7 +76,7 @@ class GroupRange:
             conditions.append(RolloutGroup.search_number % self.every == 0)
         return conditions
 
-    def of_numbers(self, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
+    def number_conditions(self, number: ColumnElement[int]) -> list[ColumnElement[bool]]:
         """Return SQL conditions on numbers in the index of Postgres."""
         if self.numbers is not None:  # numbers of neighbouring steps may be far apart
             sampled_numbers = [
@@ -96,7 +96,7 @@ ALL_GROUPS = GroupRange()
 
 def count_waiting(session: Session, scope: Scope) -> int:
     """Return the number of groups of the scope that are not indexed yet."""
-    query = select(func.count()).where(*scope.of_groups(session), RolloutGroup.search_number.is_(None))
+    query = select(func.count()).where(*scope.group_conditions(session), RolloutGroup.search_number.is_(None))
     return session.scalar(query) or 0
 
 
@@ -131,7 +131,10 @@ def is_phrase(term: Term) -> bool:
 
 
 def select_hits(
-    session: Session, required: Sequence[Term], unwanted: Sequence[Term], groups: "GroupRange" = ALL_GROUPS
+    session: Session,
+    required_terms: Sequence[Term],
+    excluded_terms: Sequence[Term],
+    groups: "GroupRange" = ALL_GROUPS,
 ) -> Select[Any]:
     """Return the query for completions, by number and position, with all required and no unwanted terms.
 
@@ -141,16 +144,16 @@ def select_hits(
     if is_postgres(session):
         columns = (words_table.c.number, words_table.c.position, words_table.c.is_long)
         hits = select(*columns).where(
-            *map(_may_match, required), *(not_(_surely_matches(term)) for term in unwanted)
+            *map(_may_match, required_terms), *(not_(_surely_matches(term)) for term in excluded_terms)
         )
-        return hits.where(*groups.of_numbers(words_table.c.number))
+        return hits.where(*groups.number_conditions(words_table.c.number))
     rowid: ColumnElement[int] = literal_column(f"{INDEX_TABLE}.rowid", Integer)
     number = rowid.bitwise_rshift(POSITION_BITS)
     hits = (
         select(number.label("number"), rowid.bitwise_and((1 << POSITION_BITS) - 1).label("position"))
         .add_columns(literal(0).label("is_long"))
         .select_from(words_table)
-        .where(literal_column(INDEX_TABLE).op("MATCH")(_fts5_query(required, unwanted)))
+        .where(literal_column(INDEX_TABLE).op("MATCH")(_fts5_query(required_terms, excluded_terms)))
     )
     if groups.numbers is not None:  # by row id, which FTS5 looks up directly
         first, last = groups.numbers[0], groups.numbers[-1]
@@ -158,10 +161,14 @@ def select_hits(
     return hits.where(number % groups.every == 0) if groups.every > 1 else hits
 
 
-def _fts5_query(required: Sequence[Term], unwanted: Sequence[Term]) -> str:
+def _fts5_query(required_terms: Sequence[Term], excluded_terms: Sequence[Term]) -> str:
     """Return the FTS5 expression; FTS5 splits the terms into words as it split the texts."""
-    expression = " AND ".join(map(_fts5_term, required))
-    return f"({expression}) NOT ({' OR '.join(map(_fts5_term, unwanted))})" if unwanted else expression
+    expression = " AND ".join(map(_fts5_term, required_terms))
+    return (
+        f"({expression}) NOT ({' OR '.join(map(_fts5_term, excluded_terms))})"
+        if excluded_terms
+        else expression
+    )
 
 
 def _fts5_term(term: Term) -> str:
@@ -185,12 +192,12 @@ def _surely_matches(term: Term) -> ColumnElement[bool]:
     return _matches(term, " <-> " if is_phrase(term) else " & ")
 
 
-def _matches(term: Term, joined: str) -> ColumnElement[bool]:
+def _matches(term: Term, separator: str) -> ColumnElement[bool]:
     quoted_words = [f"'{word[:MAX_WORD_CHARACTERS]}'" for word in term.words]
     if term.is_prefix:
         quoted_words[-1] += ":*"
     column: Any = words_table.c.words
-    condition: ColumnElement[bool] = column.op("@@")(cast(joined.join(quoted_words), TSQUERY))
+    condition: ColumnElement[bool] = column.op("@@")(cast(separator.join(quoted_words), TSQUERY))
     return condition
 
 
@@ -207,9 +214,11 @@ def hits_json(
     ]
 
 
-def load_hits(session: Session, places: Sequence[CompletionPlace]) -> list[tuple[RolloutGroup, Completion]]:
+def load_hits(
+    session: Session, completion_places: Sequence[CompletionPlace]
+) -> list[tuple[RolloutGroup, Completion]]:
     """Return the completions at the given places with their groups, except those deleted in the meantime."""
-    ids = list(dict.fromkeys(group for _, group, _ in places))
+    ids = list(dict.fromkeys(group for _, group, _ in completion_places))
     query = select(RolloutGroup).where(RolloutGroup.id.in_(ids))
     groups = {group.id: group for group in session.scalars(query)}
     by_position = {
@@ -218,7 +227,7 @@ def load_hits(session: Session, places: Sequence[CompletionPlace]) -> list[tuple
     }
     return [
         (groups[group], by_position[group][position])
-        for _, group, position in places
+        for _, group, position in completion_places
         if group in groups and position in by_position.get(group, {})
     ]
 
@@ -267,10 +276,10 @@ def make_snippet(content: str, patterns: Sequence[re.Pattern[str]]) -> dict[str,
     }
 
 
-def _join_spans(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_spans(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the sorted spans, merging adjacent ones."""
     spans: list[tuple[int, int]] = []
-    for start, end in sorted(places):
+    for start, end in sorted(ranges):
         if spans and start <= spans[-1][1]:
             spans[-1] = (spans[-1][0], max(spans[-1][1], end))
         elif end > start:

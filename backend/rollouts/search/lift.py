@@ -63,7 +63,7 @@ class Phrase:
 
 def read_sample(session: Session, scope: Scope) -> Sample:
     """Read completions of a pseudo-random sample of groups, which is the same for every call."""
-    groups = list(session.scalars(select(RolloutGroup.id).where(*scope.of_groups(session))))
+    groups = list(session.scalars(select(RolloutGroup.id).where(*scope.group_conditions(session))))
     groups.sort()
     random.Random(0).shuffle(groups)
     test = make_test(session, scope, ())
@@ -84,7 +84,7 @@ def read_sample(session: Session, scope: Scope) -> Sample:
 
 
 def _count_completions(session: Session, scope: Scope) -> int:
-    query = select(func.sum(GroupTally.completions)).where(*scope.of_tallies(session))
+    query = select(func.sum(GroupTally.completions)).where(*scope.tally_conditions(session))
     return int(session.scalar(query) or 0)
 
 

@@ -91,7 +91,7 @@ def _indexed_matches(
     hits = select_hits(session, *index_terms(terms), groups).cte(nesting=True).prefix_with("MATERIALIZED")
     query = select(RolloutGroup.step, RolloutGroup.id, hits.c.position, hits.c.is_long).select_from(hits)
     query = query.join(RolloutGroup, RolloutGroup.search_number == hits.c.number)
-    conditions = [*scope.of_groups(session), *groups.of_groups()]
+    conditions = [*scope.group_conditions(session), *groups.group_conditions()]
     if page.behind is not None:
         sort_key = tuple_(RolloutGroup.step, RolloutGroup.id, hits.c.position)
         conditions.append(sort_key < page.behind if page.is_descending else sort_key > page.behind)
@@ -103,7 +103,7 @@ def _matches_by_words(
     session: Session, scope: Scope, terms: Sequence[Term], groups: GroupRange, page: Page
 ) -> Iterator[CompletionPlace]:
     test, test_long = make_test(session, scope, terms), _make_long_test(session, terms)
-    selection = _make_selection(terms, reads=test_long is not None)
+    selection = _make_selection(terms, reads_text=test_long is not None)
     query = _indexed_matches(session, scope, terms, groups, page)
     if page is not ALL_MATCHES or test is not None or test_long is not None:
         columns = list(query.selected_columns)[:3]
@@ -147,7 +147,7 @@ def _matches_by_groups(
     excluded_patterns = [
         (term.pattern(), _find_keys(session, term, groups)) for term in index_terms(terms)[1]
     ]
-    selection = _make_selection(terms, reads=bool(excluded_patterns))
+    selection = _make_selection(terms, reads_text=bool(excluded_patterns))
     for rows in _pieces(_select_groups(session, scope, groups, page)):
         by_group = load_completions(session, [row.id for row in rows], selection)
         for step, group, number in rows:
@@ -180,15 +180,19 @@ def _find_keys(session: Session, term: Term, groups: GroupRange) -> dict[int, bo
     }
 
 
-def _make_selection(terms: Sequence[Term], *, reads: bool) -> CompletionSelection:
+def _make_selection(terms: Sequence[Term], *, reads_text: bool) -> CompletionSelection:
     strings = tuple(term.text for term in terms if term.is_exact and not term.is_not)
-    return CompletionSelection(reads or any(term.is_exact or term.is_read for term in terms), strings)
+    return CompletionSelection(reads_text or any(term.is_exact or term.is_read for term in terms), strings)
 
 
 def _select_groups(session: Session, scope: Scope, groups: GroupRange, page: Page) -> Sequence[Any]:
     """Return step, id and number of the groups in which a completion may match."""
     columns = (RolloutGroup.step, RolloutGroup.id)
-    conditions = [*scope.of_groups(session), *groups.of_groups(), *has_tally(scope.filter.of_tallies())]
+    conditions = [
+        *scope.group_conditions(session),
+        *groups.group_conditions(),
+        *has_tally(scope.filter.tally_conditions()),
+    ]
     if page.behind is not None:
         sort_key = tuple_(*columns)
         conditions.append(sort_key <= page.behind[:2] if page.is_descending else sort_key >= page.behind[:2])
@@ -199,7 +203,7 @@ def _select_groups(session: Session, scope: Scope, groups: GroupRange, page: Pag
 
 def make_test(session: Session, scope: Scope, terms: Sequence[Term]) -> Test | None:
     """Return a function that tests a completion, or None if all completions pass."""
-    labelled_ids = scope.labelled(session) if scope.label else None
+    labelled_ids = scope.load_labelled_ids(session) if scope.label else None
     exact_terms = [term for term in terms if term.is_exact]
     read_patterns = [(term.pattern(), term.is_not) for term in terms if term.is_read]
     if labelled_ids is None and not exact_terms and not read_patterns and not scope.filter.is_of_completions:

@@ -90,21 +90,21 @@ def _parse_cursor(cursor: Sequence[Any] | None) -> CompletionPlace | None:
 def _group_ranges(
     session: Session,
     scope: Scope,
-    after: CompletionPlace | None,
+    last_place: CompletionPlace | None,
     is_descending: bool,  # noqa: FBT001
-    until: float,
+    deadline: float,
 ) -> Iterator[tuple[GroupRange, bool]]:
     """Yield batches of the groups after a position, in order, and whether the batch is the last one."""
     columns = (RolloutGroup.step, RolloutGroup.id)
     order = [column.desc() if is_descending else column.asc() for column in columns]
     query = select(*columns, RolloutGroup.search_number).order_by(*order)
     size, sort_key = INITIAL_BATCH_SIZE, tuple_(*columns)
-    if after is not None:
+    if last_place is not None:
         scope = scope.narrow(session)
-        step, group = after[:2]  # the remaining completions of this group belong to the page, too
+        step, group = last_place[:2]  # the remaining completions of this group belong to the page, too
         query = query.where(sort_key <= (step, group) if is_descending else sort_key >= (step, group))
     started_at = time.monotonic()
-    while rows := session.execute(query.where(*scope.of_groups(session)).limit(size)).all():
+    while rows := session.execute(query.where(*scope.group_conditions(session)).limit(size)).all():
         boundary_keys = [(row.step, row.id) for row in (rows[0], rows[-1])]
         numbers = sorted(row.search_number for row in rows if row.search_number is not None)
         first, last = sorted(boundary_keys)
@@ -115,18 +115,23 @@ def _group_ranges(
         query = query.where(sort_key < boundary_keys[1] if is_descending else sort_key > boundary_keys[1])
         scope = scope.narrow(session)
         now = time.monotonic()
-        size, started_at = _next_size(size, now - started_at, until - now), now
+        size, started_at = _next_size(size, now - started_at, deadline - now), now
 
 
-def _next_size(size: int, took: float, left: float) -> int:
+def _next_size(size: int, elapsed_seconds: float, remaining_seconds: float) -> int:
     """Return four times the batch size, or the size that the remaining time allows at the current speed."""
-    return int(max(INITIAL_BATCH_SIZE, min(4 * size, MAX_BATCH_SIZE, size * left / max(took, 1e-6))))
+    return int(
+        max(
+            INITIAL_BATCH_SIZE,
+            min(4 * size, MAX_BATCH_SIZE, size * remaining_seconds / max(elapsed_seconds, 1e-6)),
+        )
+    )
 
 
 def counts_by_step(session: Session, scope: Scope, terms: Sequence[Term]) -> Counts:
     """Return the number of matching and of stored completions at each step."""
     count = func.sum(GroupTally.completions)
-    query = select(GroupTally.step, count).where(*scope.of_tallies(session)).group_by(GroupTally.step)
+    query = select(GroupTally.step, count).where(*scope.tally_conditions(session)).group_by(GroupTally.step)
     stored_counts: dict[int, int] = {row[0]: int(row[1]) for row in session.execute(query)}
     sampled_groups = ALL_GROUPS
     terms = plan_terms(session, terms)
@@ -159,7 +164,9 @@ class _CountedGroup(NamedTuple):
     completions: int
 
 
-def _read_counted_groups(session: Session, scope: Scope, sampled: GroupRange) -> Sequence[_CountedGroup]:
+def _read_counted_groups(
+    session: Session, scope: Scope, sampled_groups: GroupRange
+) -> Sequence[_CountedGroup]:
     """Return the groups of a range that are in the index."""
     names = ("run_id", "kind", "step", "prompt_index", "attempt")
     same_group = [getattr(GroupTally, name) == getattr(RolloutGroup, name) for name in names]
@@ -169,24 +176,27 @@ def _read_counted_groups(session: Session, scope: Scope, sampled: GroupRange) ->
     )
     query = select(RolloutGroup.search_number, RolloutGroup.step, completions)
     query = query.where(
-        *scope.of_groups(session), *sampled.of_groups(), RolloutGroup.search_number.is_not(None)
+        *scope.group_conditions(session),
+        *sampled_groups.group_conditions(),
+        RolloutGroup.search_number.is_not(None),
     )
     return [_CountedGroup(number, step, int(count or 0)) for number, step, count in session.execute(query)]
 
 
 def _affordable_groups(
-    session: Session, scope: Scope, terms: Sequence[Term], sampled: GroupRange
+    session: Session, scope: Scope, terms: Sequence[Term], sampled_groups: GroupRange
 ) -> GroupRange:
     """Return the range, or a sample of it if a probe shows that reading all texts would take too long."""
-    probe_range = replace(sampled, every=sampled.every * PROBE_INTERVAL)
+    probe_range = replace(sampled_groups, every=sampled_groups.every * PROBE_INTERVAL)
     started_at = time.monotonic()
     deque(find_matches(session, scope, terms, probe_range), maxlen=0)
     expected = (time.monotonic() - started_at) * PROBE_INTERVAL
     if expected <= TIME_BUDGET_SECONDS:
-        return sampled
+        return sampled_groups
     return replace(
-        sampled,
-        every=sampled.every * math.ceil(min(PROBE_INTERVAL, expected / max(TIME_BUDGET_SECONDS, 1e-9))),
+        sampled_groups,
+        every=sampled_groups.every
+        * math.ceil(min(PROBE_INTERVAL, expected / max(TIME_BUDGET_SECONDS, 1e-9))),
     )
 
 
@@ -197,7 +207,9 @@ def has_more_than(session: Session, scope: Scope, terms: Sequence[Term], limit: 
         return count_in_index(session, scope, terms, limit + 1) > limit
     all_groups = [(ALL_GROUPS, True)] if is_rare(session, terms, RARE_MATCH_LIMIT) else None
     count = 0
-    for groups, _ in all_groups or _group_ranges(session, scope, None, is_descending=False, until=math.inf):
+    for groups, _ in all_groups or _group_ranges(
+        session, scope, None, is_descending=False, deadline=math.inf
+    ):
         count += sum(1 for _ in find_matches(session, scope, terms, groups))
         if count > limit:
             return True

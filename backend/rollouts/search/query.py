@@ -101,13 +101,13 @@ def _terms(text: str) -> Iterator[Term]:
         position = match.end()
 
 
-def _term(content: str, mark: str, at: int, *, is_not: bool) -> Term:
-    if mark == "`":
+def _term(content: str, delimiter: str, offset: int, *, is_not: bool) -> Term:
+    if delimiter == "`":
         if not content:
-            raise SearchError("this exact string is empty", at)
+            raise SearchError("this exact string is empty", offset)
         return Term(content.replace("``", "`"), is_exact=True, is_not=is_not)
     if not WORD_PATTERN.search(content):
         reason = "has no letter or digit; put signs into backquotes to find them as they stand"
-        raise SearchError(f"{content[:50]!r} {reason}", at)
+        raise SearchError(f"{content[:50]!r} {reason}", offset)
     is_prefix = content.endswith("*") and len(content) > 1 and bool(WORD_PATTERN.fullmatch(content[-2]))
     return Term(content, is_prefix=is_prefix, is_not=is_not)

@@ -35,34 +35,34 @@ class Scope:
     steps: Sequence[int] | None = None
     """Steps that can match; None for all."""
 
-    def of_groups(self, session: Session) -> list[ColumnElement[bool]]:
+    def group_conditions(self, session: Session) -> list[ColumnElement[bool]]:
         """Return SQL conditions on the groups that no later attempt hides."""
-        conditions = self._of(RolloutGroup, session)
+        conditions = self._table_conditions(RolloutGroup, session)
         if self.label:
             conditions.append(
                 RolloutGroup.id.in_(select(RolloutLabel.group_id).where(*self._label_conditions()))
             )
         return conditions
 
-    def of_tallies(self, session: Session) -> list[ColumnElement[bool]]:
+    def tally_conditions(self, session: Session) -> list[ColumnElement[bool]]:
         """Return SQL conditions on the tallies of all stored groups of the runs, steps and kind."""
         is_stored = GroupTally.marks.bitwise_and(BIT_BY_MARK["stored"]) != 0
-        return [*self._of(GroupTally, session), is_stored]
+        return [*self._table_conditions(GroupTally, session), is_stored]
 
     def narrow(self, session: Session) -> "Scope":
         """Return the scope without the steps whose tallies show that they have no matching completion."""
-        conditions = self.filter.of_tallies()
+        conditions = self.filter.tally_conditions()
         if not conditions or self.steps is not None:
             return self
-        query = select(GroupTally.step).where(*self.of_tallies(session), *conditions).distinct()
+        query = select(GroupTally.step).where(*self.tally_conditions(session), *conditions).distinct()
         steps = session.scalars(query.limit(MAX_STEPS + 1)).all()
         return self if len(steps) > MAX_STEPS else replace(self, steps=sorted(steps))
 
-    def labelled(self, session: Session) -> set[str]:
+    def load_labelled_ids(self, session: Session) -> set[str]:
         """Return the ids of the completions that have the label."""
         return set(session.scalars(select(RolloutLabel.rollout_id).where(*self._label_conditions())))
 
-    def _of(self, table: Any, session: Session) -> list[ColumnElement[bool]]:
+    def _table_conditions(self, table: Any, session: Session) -> list[ColumnElement[bool]]:
         conditions = [valid_runs_condition(session, self.runs, table)]
         if self.first_step is not None:
             conditions.append(table.step >= self.first_step)
@@ -77,7 +77,7 @@ class Scope:
     def _label_conditions(self) -> list[ColumnElement[bool]]:
         return [RolloutLabel.run_id.in_(self.runs), RolloutLabel.label == self.label]
 
-    def of_run(self, run: str) -> "Scope":
+    def restrict_to_run(self, run: str) -> "Scope":
         """Return the part of the scope that belongs to one run."""
         return replace(self, runs=[run])
 

@@ -85,7 +85,7 @@ def _comparison_condition(session: Session, comparison: Comparison) -> Condition
         expected = ", ".join(
             symbol for symbol in syntax.OPERATORS if symbol.removeprefix("!") in allowed_operators
         )
-        raise QueryError(f"{field.name} is compared with {expected} or in", comparison.at)
+        raise QueryError(f"{field.name} is compared with {expected} or in", comparison.offset)
     condition = or_(*(_relation_condition(session, field, operator, value) for value in comparison.values))
     return condition if operator == comparison.operator else _negate(condition)
 
@@ -135,7 +135,7 @@ def _text_condition(field: Field, operator: str, value: Value) -> Condition:
         hint = (
             f"did you mean {close_matches[0]}?" if close_matches else f"{', '.join(field.values)} are known"
         )
-        raise QueryError(f"there is no {field.name} {value.text[:100]!r}; {hint}", value.at)
+        raise QueryError(f"there is no {field.name} {value.text[:100]!r}; {hint}", value.offset)
     if field.column is None:
         return _experiment_condition(_like_condition(Experiment.name, operator, text))
     return _like_condition(field.column, operator, text)
@@ -150,20 +150,20 @@ def _like_condition(
 
 def _parse_number(field: Field, value: Value) -> float:
     if value.is_quoted or not NUMBER_PATTERN.fullmatch(value.text):
-        raise QueryError(f"{field.name} is a number; got {value.text[:100]!r}", value.at)
+        raise QueryError(f"{field.name} is a number; got {value.text[:100]!r}", value.offset)
     return float(value.text)
 
 
 def _date_condition(field: Field, operator: str, value: Value) -> Condition:
     period = read_period(value.text)
     if period is None:
-        raise QueryError(EXPECTED_MESSAGE, value.at)
+        raise QueryError(EXPECTED_MESSAGE, value.offset)
     time: ColumnElement[float] = field.column
     is_moment = period.start is period.end
     match operator:
         case "=":
             if is_moment:
-                raise QueryError("a time before now is compared with <, <=, > or >=", value.at)
+                raise QueryError("a time before now is compared with <, <=, > or >=", value.offset)
             return and_(time >= period.start, time < period.end)
         case "<":
             return time < period.start
@@ -183,7 +183,7 @@ def _config_condition(field: Field, operator: str, value: Value) -> Condition:
     if NUMBER_PATTERN.fullmatch(value.text) and not value.is_quoted:
         return COMPARISON_BY_OPERATOR[operator](stored_value.number, literal(float(value.text), Float(53)))
     if operator != "=":
-        raise QueryError(f"{operator} needs a number; got {value.text[:100]!r}", value.at)
+        raise QueryError(f"{operator} needs a number; got {value.text[:100]!r}", value.offset)
     if value.text in ("true", "false") and not value.is_quoted:
         return stored_value.is_boolean(value=value.text == "true")
     return stored_value.string == value.text
@@ -197,5 +197,5 @@ def _metric_condition(field: Field, operator: str, value: Value) -> Condition:
     if operator == "=":
         return stored_value.text == spelling
     if spelling == NAME_BY_KIND[NAN]:
-        raise QueryError("nothing is smaller or larger than NaN; use = or !=", value.at)
-    return COMPARISON_BY_OPERATOR[operator](stored_value.exact, literal(float(value.text), Float(53)))
+        raise QueryError("nothing is smaller or larger than NaN; use = or !=", value.offset)
+    return COMPARISON_BY_OPERATOR[operator](stored_value.exact_number, literal(float(value.text), Float(53)))

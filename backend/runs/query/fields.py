@@ -98,17 +98,19 @@ def find_field(session: Session, name: Name) -> Field:
     if text in paths or len(paths) == 1:
         return _field_of_path(text if text in paths else paths[0])
     if paths:
-        raise QueryError(f"{text!r} is ambiguous: {_first_names(paths)}", name.at)
+        raise QueryError(f"{text!r} is ambiguous: {_first_names(paths)}", name.offset)
     if inner_paths := [path for path in config_paths() if f".{text}." in f".{path}"]:
-        raise QueryError(f"{text!r} has several fields: {_first_names(inner_paths)}", name.at)
-    raise QueryError(_unknown_field_message(text), name.at)
+        raise QueryError(f"{text!r} has several fields: {_first_names(inner_paths)}", name.offset)
+    raise QueryError(_unknown_field_message(text), name.offset)
 
 
 def _metric_field(session: Session, name: Name) -> Field:
     if find_metric(name.text) is None and not find_keys(session, [name.text]):
-        raise QueryError(unknown_name_message(name.text), name.at)
+        raise QueryError(unknown_name_message(name.text), name.offset)
     if not SEGMENT_PATTERN.fullmatch(name.text):
-        raise QueryError("a metric whose name contains quotes, braces or commas cannot be queried", name.at)
+        raise QueryError(
+            "a metric whose name contains quotes, braces or commas cannot be queried", name.offset
+        )
     statistic = name.statistic or "last"
     return Field(
         name.text, "metric", path=(statistic, name.text, *(["value"] if statistic == "best" else []))
@@ -124,16 +126,16 @@ def _config_field(session: Session, name: Name, path: str) -> Field:
     if any(config_path == path or config_path.startswith(f"{path}.") for config_path in config_paths()):
         return field
     if not all(map(SEGMENT_PATTERN.fullmatch, field.path)):
-        raise QueryError(f"{path!r} is not a path of a config", name.at)
+        raise QueryError(f"{path!r} is not a path of a config", name.offset)
     if not session.scalar(select(exists().where(JsonValue(Run.config, field.path).kind.is_not(None)))):
-        raise QueryError(_unknown_field_message(name.text), name.at)
+        raise QueryError(_unknown_field_message(name.text), name.offset)
     return field
 
 
 def require_path(session: Session, path: str, parameter: str) -> None:
     """Raise InvalidRequest for a parameter if no config can have this path and no stored config has it."""
     try:
-        _config_field(session, Name(f"{CONFIG_PREFIX}{path}", at=0), path)
+        _config_field(session, Name(f"{CONFIG_PREFIX}{path}", offset=0), path)
     except QueryError as error:
         raise InvalidRequest([FieldError(parameter, error.errors[0].message)]) from error
 
@@ -173,17 +175,19 @@ def config_paths() -> tuple[str, ...]:
     return tuple(dict.fromkeys(_leaf_paths(schema, schema["$defs"], "", ())))
 
 
-def _leaf_paths(node: Any, definitions: dict[str, Any], path: str, above: tuple[str, ...]) -> Iterator[str]:
+def _leaf_paths(
+    node: Any, definitions: dict[str, Any], path: str, ancestors: tuple[str, ...]
+) -> Iterator[str]:
     if "$ref" in node:
         name = node["$ref"].rpartition("/")[2]
-        if name not in above:
-            yield from _leaf_paths(definitions[name], definitions, path, (*above, name))
+        if name not in ancestors:
+            yield from _leaf_paths(definitions[name], definitions, path, (*ancestors, name))
         return
     for key in ("anyOf", "oneOf", "allOf"):
         for option in node.get(key, ()):
-            yield from _leaf_paths(option, definitions, path, above)
+            yield from _leaf_paths(option, definitions, path, ancestors)
     if "properties" in node:
         for key, child in node["properties"].items():
-            yield from _leaf_paths(child, definitions, f"{path}.{key}" if path else key, above)
+            yield from _leaf_paths(child, definitions, f"{path}.{key}" if path else key, ancestors)
     elif not node.keys() & {"anyOf", "oneOf", "allOf"} and node.get("type") != "null":
         yield path

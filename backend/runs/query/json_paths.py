@@ -132,7 +132,7 @@ class SpelledValue:
         )
 
     @property
-    def exact(self) -> ColumnElement[float]:
+    def exact_number(self) -> ColumnElement[float]:
         """The number or an infinity; NULL for NaN or a missing value."""
         return case(
             (self.text == NAME_BY_KIND[NAN], None),

@@ -56,7 +56,7 @@ class Token(NamedTuple):
     """`word`, `string`, `operator`, `mark`, or `end`."""
     text: str
     """Text of the token, without the quotes of a string."""
-    at: int
+    offset: int
     """Offset of the first character."""
 
     @property
@@ -74,7 +74,7 @@ class Name(NamedTuple):
     """The name of a field; for a metric, `statistic` selects its `last` or `best` value."""
 
     text: str
-    at: int
+    offset: int
     statistic: str = ""
 
 
@@ -82,7 +82,7 @@ class Value(NamedTuple):
     """A value as written in the query."""
 
     text: str
-    at: int
+    offset: int
     is_quoted: bool = False
 
 
@@ -99,7 +99,7 @@ class Comparison:
 
     name: Name
     operator: str
-    at: int
+    offset: int
     """Offset of the operator."""
     values: tuple[Value, ...]
 
@@ -108,21 +108,21 @@ class Comparison:
 class Not:
     """Negation of the inner query."""
 
-    inner: "Query"
+    operand: "Query"
 
 
 @dataclass(frozen=True, slots=True)
 class All:
     """Queries that must all match."""
 
-    parts: tuple["Query", ...]
+    operands: tuple["Query", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Any:
     """Queries of which at least one must match."""
 
-    parts: tuple["Query", ...]
+    operands: tuple["Query", ...]
 
 
 Query = Word | Comparison | Not | All | Any
@@ -184,7 +184,7 @@ class _Parser:
         """Return the tree of the query; raise QueryError if it is invalid."""
         query = self._any(0)
         if self._next.kind != "end":
-            raise QueryError(f"{self._next.text!r} is not expected here", self._next.at)
+            raise QueryError(f"{self._next.text!r} is not expected here", self._next.offset)
         return query
 
     def _any(self, depth: int) -> Query:
@@ -205,53 +205,55 @@ class _Parser:
     def _not(self, depth: int) -> Query:
         token = self._next
         if depth > MAX_DEPTH:
-            raise QueryError(f"is nested deeper than {MAX_DEPTH} levels", token.at)
+            raise QueryError(f"is nested deeper than {MAX_DEPTH} levels", token.offset)
         if token.keyword == "not":
             self._take()
             operand = self._not(depth + 1)
-            return operand.inner if isinstance(operand, Not) else Not(operand)
+            return operand.operand if isinstance(operand, Not) else Not(operand)
         if token.kind == "mark" and token.text == "(":
             self._take()
             query = self._any(depth + 1)
-            self._expect(")", f"the parenthesis at character {token.at + 1} is not closed")
+            self._expect(")", f"the parenthesis at character {token.offset + 1} is not closed")
             return query
         if not token.is_text:
             description = "the end of the query" if token.kind == "end" else repr(token.text)
-            raise QueryError(f"expected a field or a word, got {description}", token.at)
+            raise QueryError(f"expected a field or a word, got {description}", token.offset)
         return self._comparison()
 
     def _comparison(self) -> Query:
         self._comparisons += 1
         if self._comparisons > MAX_COMPARISONS:
-            raise QueryError(f"a query has at most {MAX_COMPARISONS} comparisons and words", self._next.at)
+            raise QueryError(
+                f"a query has at most {MAX_COMPARISONS} comparisons and words", self._next.offset
+            )
         name = self._name()
         operator = self._next
         if operator.kind == "operator":
             self._take()
-            return Comparison(name, operator.text, operator.at, (self._value(),))
+            return Comparison(name, operator.text, operator.offset, (self._value(),))
         if operator.keyword == "in":
             return self._one_of(name)
         if operator.keyword == "not" and self._after(1).keyword == "in":
             self._take()
             return Not(self._one_of(name))
         if name.statistic:
-            raise QueryError(f"expected an operator: {', '.join(OPERATORS)} or in", operator.at)
+            raise QueryError(f"expected an operator: {', '.join(OPERATORS)} or in", operator.offset)
         return Word(name.text)
 
     def _name(self) -> Name:
         token = self._take()
         is_call = self._next.kind == "mark" and self._next.text == "(" and token.kind == "word"
-        if not is_call or self._next.at != token.at + len(token.text):
-            return Name(token.text, token.at)
+        if not is_call or self._next.offset != token.offset + len(token.text):
+            return Name(token.text, token.offset)
         if token.text.lower() not in FUNCTIONS:
             reason = f"there is no function {token.text!r}; last(metric) and best(metric) are known"
-            raise QueryError(reason, token.at)
+            raise QueryError(reason, token.offset)
         self._take()
         inner_token = self._take() if self._next.is_text else None
         if inner_token is None:
-            raise QueryError("expected the name of a metric", self._next.at)
+            raise QueryError("expected the name of a metric", self._next.offset)
         self._expect(")", "expected ) after the name of the metric")
-        return Name(inner_token.text, inner_token.at, token.text.lower())
+        return Name(inner_token.text, inner_token.offset, token.text.lower())
 
     def _one_of(self, name: Name) -> Comparison:
         operator = self._take()
@@ -261,21 +263,21 @@ class _Parser:
             self._take()
             values.append(self._value())
         self._expect(")", "expected ) or a comma")
-        return Comparison(name, "=", operator.at, tuple(values))
+        return Comparison(name, "=", operator.offset, tuple(values))
 
     def _value(self) -> Value:
         token = self._next
         # After an operator, even `in` and `not` are values.
         if token.kind not in ("word", "string"):
-            raise QueryError("expected a value; quote one that contains spaces or operators", token.at)
+            raise QueryError("expected a value; quote one that contains spaces or operators", token.offset)
         self._take()
         self._values += 1
         if self._values > MAX_VALUES:
-            raise QueryError(f"a query has at most {MAX_VALUES} values", token.at)
-        return Value(token.text, token.at, token.kind == "string")
+            raise QueryError(f"a query has at most {MAX_VALUES} values", token.offset)
+        return Value(token.text, token.offset, token.kind == "string")
 
-    def _expect(self, mark: str, reason: str) -> None:
+    def _expect(self, symbol: str, reason: str) -> None:
         token = self._next
-        if token.kind != "mark" or token.text != mark:
-            raise QueryError(reason, token.at)
+        if token.kind != "mark" or token.text != symbol:
+            raise QueryError(reason, token.offset)
         self._take()

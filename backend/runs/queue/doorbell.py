@@ -131,10 +131,10 @@ class _Ringer:
         thread.join(MAX_RING_SECONDS)
         return bool(has_sent)
 
-    def _send(self, sent: list[bool]) -> None:
+    def _send(self, has_sent: list[bool]) -> None:
         try:
             _make_bell(self._settings).send_task(TASK_NAME, queue=QUEUE_NAME, retry=False)
-            sent.append(True)
+            has_sent.append(True)
         except (OperationalError, OSError) as error:
             logger.warning("could not notify the workers: %s", error)
         finally:

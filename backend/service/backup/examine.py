@@ -93,11 +93,11 @@ def _expected_schema(database_file: Path, revision: str) -> dict[tuple[str, str]
             temporary_file.unlink()
 
 
-def check_counts(connection: Connection, revision: str, saved: Mapping[str, SavedTable]) -> None:
+def check_counts(connection: Connection, revision: str, saved_tables: Mapping[str, SavedTable]) -> None:
     """Raise BadBackup unless schema and row counts match the manifest; must be called before an upgrade."""
     if (schema := read_schema(connection)) != revision:
         raise BadBackup(f"its database has schema {schema!r:.40}, its manifest says {revision}")
-    for name, table in saved.items():
+    for name, table in saved_tables.items():
         count = connection.scalar(text(f'SELECT count(*) FROM "{name}"'))  # noqa: S608 - names that we know
         if count != table.rows:
             raise BadBackup(f"{name} has {count} rows, {table.rows} were saved")

@@ -110,7 +110,7 @@ def describe(file: BufferedReader) -> Digest:
     return Digest(bytes=file.tell(), sha256=digest.hexdigest())
 
 
-def copy_out(directory: Path, name: str, target: Path, expected: Digest) -> None:
+def copy_out(directory: Path, name: str, target: Path, expected_digest: Digest) -> None:
     """Copy a file of a backup to a path that does not exist; raise BadBackup if the file has changed.
 
     It is not hard-linked like files of this installation, because the owner of the backup could change it
@@ -123,7 +123,7 @@ def copy_out(directory: Path, name: str, target: Path, expected: Digest) -> None
             digest.update(block)
             size += len(block)
             copy.write(block)
-    if (size, digest.hexdigest()) != (expected.bytes, expected.sha256):
+    if (size, digest.hexdigest()) != (expected_digest.bytes, expected_digest.sha256):
         target.unlink()
         raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
 

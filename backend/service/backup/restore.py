@@ -33,7 +33,7 @@ from backend.service.backup.tables import load_tables, ordered_tables
 from backend.service.maintenance.damaged_blocks import tell_damage
 from backend.service.process.instance_lock import AlreadyRunning, hold_instance
 from backend.service.process.preflight import check_state_dir, restore_mark
-from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.engine import open_engine, open_read_session, open_sessions
 from backend.storage.migrate import schema_lock, upgrade_within
 from backend.storage.models import BrowserSession, Experiment, Run, Singleton, Worker
 from backend.storage.rollout_words import empty_index
@@ -111,7 +111,7 @@ def _count_content(settings: Settings) -> Content:
         return Content(has_rows=False)
     engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
-        with reading(open_sessions(engine)) as session:
+        with open_read_session(open_sessions(engine)) as session:
             if not inspect(session.connection()).has_table(Run.__tablename__):
                 return Content(has_rows=False)
             counts = [session.scalar(select(func.count()).select_from(table)) for table in (Run, Experiment)]
@@ -200,14 +200,14 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
     return draft
 
 
-def _take_upload(directory: Path, name: str, target: Path, expected: Digest) -> None:
+def _take_upload(directory: Path, name: str, target: Path, expected_digest: Digest) -> None:
     """Copy a complete dataset under its name, unless it already exists."""
     if target.exists() or target.is_symlink():
         return
     draft = target.with_name(f".{target.name}.restored")
     make_directory(target.parent, mode=0o750)
     draft.unlink(missing_ok=True)
-    copy_out(directory, name, draft, expected)
+    copy_out(directory, name, draft, expected_digest)
     publish(draft, target)
 
 

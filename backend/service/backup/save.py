@@ -198,12 +198,12 @@ def _checkpoints(connection: Connection) -> dict[str, str]:
     return {row.id: f"{row.run_id}/{row.path}" for row in rows}
 
 
-def _save_tables(connection: Connection, draft: Path, missing: list[str]) -> dict[str, SavedTable]:
+def _save_tables(connection: Connection, draft: Path, missing_ids: list[str]) -> dict[str, SavedTable]:
     if connection.dialect.name == "postgresql":
-        return save_tables(connection, draft / "database", without=missing)
+        return save_tables(connection, draft / "database", excluded_checkpoints=missing_ids)
     connection.execute(text("PRAGMA secure_delete = ON"))
     connection.execute(delete(BrowserSession))  # browser sessions are not transferred to another installation
-    connection.execute(delete(Checkpoint).where(Checkpoint.id.in_(missing)))
+    connection.execute(delete(Checkpoint).where(Checkpoint.id.in_(missing_ids)))
     return {
         table.name: SavedTable(
             columns=[column.name for column in table.columns],

@@ -28,9 +28,11 @@ def ordered_tables() -> list[Table]:
 
 
 def save_tables(
-    connection: Connection, directory: Path, *, without: Collection[str]
+    connection: Connection, directory: Path, *, excluded_checkpoints: Collection[str]
 ) -> dict[str, SavedTable]:
-    """Save all rows of all tables in the transaction's snapshot, except the checkpoints in `without`."""
+    """Save all rows of all tables in the transaction's snapshot, except the checkpoints in
+    `excluded_checkpoints`.
+    """
     directory.mkdir(parents=True)
     saved_tables = {}
     for table in ordered_tables():
@@ -38,8 +40,8 @@ def save_tables(
         query = sql.SQL("SELECT {} FROM {}").format(
             sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(table.name)
         )
-        if table.name == Checkpoint.__tablename__ and without:
-            ids = sql.SQL(", ").join(map(sql.Literal, sorted(without)))
+        if table.name == Checkpoint.__tablename__ and excluded_checkpoints:
+            ids = sql.SQL(", ").join(map(sql.Literal, sorted(excluded_checkpoints)))
             query = sql.SQL("{} WHERE id NOT IN ({})").format(query, ids)
         cursor = _driver(connection).cursor()
         file = directory / f"{table.name}.copy.zst"
@@ -54,20 +56,22 @@ def save_tables(
     return saved_tables
 
 
-def load_tables(connection: Connection, directory: Path, saved: Mapping[str, SavedTable]) -> None:
+def load_tables(connection: Connection, directory: Path, saved_tables: Mapping[str, SavedTable]) -> None:
     """Load the empty tables from a backup; raise BadBackup if a table does not get all its rows."""
     for table in ordered_tables():
-        if table.name not in saved:
+        if table.name not in saved_tables:
             continue
-        columns = sql.SQL(", ").join(map(sql.Identifier, saved[table.name].columns))
+        columns = sql.SQL(", ").join(map(sql.Identifier, saved_tables[table.name].columns))
         copy_statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
         cursor = _driver(connection).cursor()
         with cursor.copy(copy_statement) as copy:
             for block in _decompress(directory, f"database/{table.name}.copy.zst"):
                 copy.write(block)
-        if cursor.rowcount != saved[table.name].rows:
-            raise BadBackup(f"{table.name} has {cursor.rowcount} rows, {saved[table.name].rows} were saved")
-    _continue_numbers(connection, saved)
+        if cursor.rowcount != saved_tables[table.name].rows:
+            raise BadBackup(
+                f"{table.name} has {cursor.rowcount} rows, {saved_tables[table.name].rows} were saved"
+            )
+    _continue_numbers(connection, saved_tables)
 
 
 def _decompress(directory: Path, name: str) -> Iterator[bytes]:
@@ -85,10 +89,10 @@ def _decompress(directory: Path, name: str) -> Iterator[bytes]:
             raise BadBackup(f"{name} cannot be unpacked: {error}") from None
 
 
-def _continue_numbers(connection: Connection, saved: Mapping[str, SavedTable]) -> None:
+def _continue_numbers(connection: Connection, saved_tables: Mapping[str, SavedTable]) -> None:
     """Continue the sequences of ids after the loaded rows."""
     for table in ordered_tables():
-        if (column := table.autoincrement_column) is None or table.name not in saved:
+        if (column := table.autoincrement_column) is None or table.name not in saved_tables:
             continue
         name = connection.scalar(select(func.pg_get_serial_sequence(table.name, column.name)))
         newest = connection.scalar(select(func.max(column)))

@@ -53,11 +53,11 @@ def update_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
     }
 
 
-def _fill_table(match: re.Match[str], written: Mapping[str, str]) -> str:
+def _fill_table(match: re.Match[str], table_by_name: Mapping[str, str]) -> str:
     start, name, end = match.groups()
-    if name not in written:
+    if name not in table_by_name:
         raise SystemExit(f"nothing writes the table {name}, which docs/ has a place for")
-    return f"{start}{written[name]}\n{end}"
+    return f"{start}{table_by_name[name]}\n{end}"
 
 
 def tables() -> dict[str, str]:
@@ -141,7 +141,7 @@ def causes() -> str:
 
 def gauges() -> str:
     """Return a table with a row per value of /metrics."""
-    rows = [[f"`{name}`", ", ".join(gauge.labels), gauge.meaning] for name, gauge in GAUGES.items()]
+    rows = [[f"`{name}`", ", ".join(gauge.labels), gauge.description] for name, gauge in GAUGES.items()]
     times = [
         "`grpolab_http_request_duration_seconds`",
         "method, route, status",
@@ -181,7 +181,7 @@ def _section(section: Section, options_by_row: Mapping[Row, Iterable[str]]) -> s
 
 def _section_text(options_by_row: Mapping[Row, Iterable[str]]) -> str:
     """Return the meaning and default of a section; if defaults differ, they are listed with their options."""
-    meanings = {_prose(row.meaning) for row in options_by_row}
+    meanings = {_prose(row.description) for row in options_by_row}
     defaults: dict[str, list[str]] = {}
     for row, options in options_by_row.items():
         defaults.setdefault(row.default, []).extend(options)
@@ -196,7 +196,7 @@ def _field_table(section: Section) -> str:
     if not section.rows:
         return ""
     head = ["field", "default", "values", "meaning"]
-    rows = [[f"`{row.path}`", _default(row), row.values, _prose(row.meaning)] for row in section.rows]
+    rows = [[f"`{row.path}`", _default(row), row.values, _prose(row.description)] for row in section.rows]
     if section.options:
         head.insert(1, "option")
         for cells, options in zip(rows, section.rows.values(), strict=True):

@@ -9,7 +9,7 @@ from backend.base.errors import GrpoLabError
 class Finding(NamedTuple):
     """A finding: the topic, its condition, and what to do."""
 
-    what: str
+    topic: str
     level: Literal["ok", "warn", "bad"]
     """`bad` if something will not work; `warn` if it will work, but not as well as possible."""
     text: str

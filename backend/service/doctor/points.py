@@ -29,7 +29,7 @@ def points(session: Session) -> Finding:
     deadline = time.monotonic() + TIME_LIMIT_SECONDS
     damages = [
         damage_sentence(session, *block_and_reason)
-        for block_and_reason in islice(find_damaged_blocks(session, until=deadline), MAX_NAMED)
+        for block_and_reason in islice(find_damaged_blocks(session, deadline=deadline), MAX_NAMED)
     ]
     return _damage_finding("points", damages, deadline)
 
@@ -40,14 +40,14 @@ def completions(session: Session) -> Finding:
         return ok("rollouts", "checked once the schema is up to date")
     deadline = time.monotonic() + TIME_LIMIT_SECONDS
     return _damage_finding(
-        "rollouts", list(islice(find_damaged_groups(session, until=deadline), MAX_NAMED)), deadline
+        "rollouts", list(islice(find_damaged_groups(session, deadline=deadline), MAX_NAMED)), deadline
     )
 
 
-def _damage_finding(name: str, damages: Sequence[str], until: float) -> Finding:
+def _damage_finding(name: str, damages: Sequence[str], deadline: float) -> Finding:
     if damages:
         return bad(name, "; ".join(damages))
-    if time.monotonic() > until:
+    if time.monotonic() > deadline:
         return ok(name, f"no damaged block among those that were read in {TIME_LIMIT_SECONDS:.0f} s")
     return ok(name, "no damaged block")
 

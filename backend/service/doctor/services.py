@@ -28,7 +28,7 @@ from backend.service.webhook.addresses import Unreachable
 from backend.service.webhook.messages import UNSIGNED, choose_format
 from backend.service.webhook.post import try_connection
 from backend.service.webhook.sender import NAME, resolve_target
-from backend.storage.engine import db_now, open_engine, open_sessions, reading
+from backend.storage.engine import db_now, open_engine, open_read_session, open_sessions
 from backend.storage.models import Webhook
 from backend.storage.schema import known_schemas, newest_schema, read_schema, unknown_schema_reason
 
@@ -57,7 +57,7 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
     if database_finding.is_good:
         engine = open_engine(settings.effective_database_url, pool_size=1)
         try:
-            with reading(open_sessions(engine)) as session:
+            with open_read_session(open_sessions(engine)) as session:
                 yield from database(engine, session.connection())
                 yield age(settings, session)
                 yield points(session)

@@ -67,17 +67,21 @@ def privacy(state: Path) -> Finding:
     return ok("privacy", "only this user can read it")
 
 
-def space(path: Path, free: int | None) -> Finding:
+def space(path: Path, available_bytes: int | None) -> Finding:
     """Check the free space for the database and checkpoints."""
-    if free is None:
+    if available_bytes is None:
         return bad("disk", f"the disk of {path} does not report its free space: check it with `df`")
-    if free < LOW_BYTES:
+    if available_bytes < LOW_BYTES:
         return bad(
-            "disk", f"{size_text(free)} free on the disk of {path}: make room, or choose another STATE_DIR"
+            "disk",
+            f"{size_text(available_bytes)} free on the disk of {path}: "
+            "make room, or choose another STATE_DIR",
         )
-    if free < COMFORTABLE_BYTES:
-        return warn("disk", f"{size_text(free)} free on the disk of {path}: enough for small runs only")
-    return ok("disk", f"{size_text(free)} free")
+    if available_bytes < COMFORTABLE_BYTES:
+        return warn(
+            "disk", f"{size_text(available_bytes)} free on the disk of {path}: enough for small runs only"
+        )
+    return ok("disk", f"{size_text(available_bytes)} free")
 
 
 def sync_seconds(directory: Path) -> float:

@@ -23,7 +23,7 @@ from backend.service.live.changes import (
     parse_position,
     settled_position,
 )
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import Worker
 
 logger = logging.getLogger(__name__)
@@ -63,9 +63,11 @@ class Parcel(NamedTuple):
     is_event: bool
     """Whether the message reports that event; other messages may be sent twice."""
 
-    def is_known(self, told: int) -> bool:
-        """Return whether a page that has received the events up to `told` must not receive this message."""
-        return 0 <= self.event < told or (self.is_event and self.event == told)
+    def is_known(self, last_event: int) -> bool:
+        """Return whether a page that has received the events up to `last_event` must not receive this
+        message.
+        """
+        return 0 <= self.event < last_event or (self.is_event and self.event == last_event)
 
 
 Queue = asyncio.Queue[Parcel | None]
@@ -139,7 +141,7 @@ class Broadcaster:
         finally:
             self._listeners.discard(queue)
 
-    async def _follow(self, queue: Queue, told: int) -> AsyncIterator[bytes]:
+    async def _follow(self, queue: Queue, last_event: int) -> AsyncIterator[bytes]:
         ends_at = time.monotonic() + STREAM_SECONDS
         while not self._is_closing and time.monotonic() < ends_at:
             try:
@@ -151,14 +153,14 @@ class Broadcaster:
                 parcels.append(queue.get_nowait())
             delivered_parcels = [parcel for parcel in parcels if parcel is not None]
             if content := b"".join(
-                parcel.content for parcel in delivered_parcels if not parcel.is_known(told)
+                parcel.content for parcel in delivered_parcels if not parcel.is_known(last_event)
             ):
                 yield content
             if None in parcels:
                 return
 
     def _load_missed(self, position: Position | None) -> MissedMessages:
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             if position is None:
                 return _first_message(session, "hello")
             newest = newest_position(session)
@@ -222,20 +224,20 @@ class Broadcaster:
         queue.put_nowait(None)
 
     def _start_polling(self) -> None:
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             self._place = settled_position(session)
             self._told = changes_after(session, self._place.changed)
             self._workers = {worker.id: _worker_state(worker) for worker in session.scalars(select(Worker))}
 
     def _has_changes(self) -> bool:
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             return newest_position(session) != self._place
 
     def _load_changes(self) -> list[Parcel] | None:
         """Return the changes since the last poll; None if too many runs have changed to report them one by
         one.
         """
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             newest = newest_position(session).changed  # lower than before if the clock was set back
             self._place = self._place._replace(changed=min(self._place.changed, newest))
             events = events_after(session, self._place.event, PAGE_SIZE)

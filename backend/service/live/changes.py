@@ -81,9 +81,9 @@ def settled_position(session: Session) -> Position:
     return position._replace(event=last)
 
 
-def _is_settled(last: int, event: int, at: float, now: float) -> bool:
+def _is_settled(last: int, event: int, created_at: float, now: float) -> bool:
     """Return whether no event can still appear between these two."""
-    return event == last + 1 or abs(now - at) >= GAP_SECONDS
+    return event == last + 1 or abs(now - created_at) >= GAP_SECONDS
 
 
 def _newest_event() -> Any:
@@ -109,9 +109,13 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
     return events
 
 
-def changes_after(session: Session, changed: float, *, limit: int | None = None) -> dict[str, float]:
-    """Return the change times by run id of up to `limit` runs, from shortly before `changed` on."""
-    query = select(Run.id, Run.changed_at).where(Run.changed_at > changed - TIME_OVERLAP_SECONDS).limit(limit)
+def changes_after(session: Session, changed_since: float, *, limit: int | None = None) -> dict[str, float]:
+    """Return the change times by run id of up to `limit` runs, from shortly before `changed_since` on."""
+    query = (
+        select(Run.id, Run.changed_at)
+        .where(Run.changed_at > changed_since - TIME_OVERLAP_SECONDS)
+        .limit(limit)
+    )
     return {row.id: row.changed_at for row in session.execute(query)}
 
 

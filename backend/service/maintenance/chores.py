@@ -22,7 +22,7 @@ from backend.rollouts.token_budget import TokenBudget
 from backend.runs.queue.doorbell import ring
 from backend.runs.strays import Strays
 from backend.service.maintenance.damaged_blocks import tell_block
-from backend.storage.engine import Sessions, reading
+from backend.storage.engine import Sessions, open_read_session
 from backend.storage.rollout_words import has_unindexed_groups, index_groups
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Chore:
     """Monotonic time of the next poll."""
     work: Work | None = None
 
-    def look(self, session: Session) -> None:
+    def poll(self, session: Session) -> None:
         """Poll for work if none is in progress and the pause is over."""
         if self.work is None and time.monotonic() > self.next_look:
             self.next_look = time.monotonic() + self.pause
@@ -125,9 +125,9 @@ class _OneByOne:
     """Settles trials or searches one by one; skips one that failed unexpectedly until the next start."""
 
     def __init__(
-        self, kind: str, due: Callable[[Session], list[str]], settle_one: Callable[[str], object]
+        self, kind: str, find_due: Callable[[Session], list[str]], settle_one: Callable[[str], object]
     ) -> None:
-        self._kind, self._find, self._settle = kind, due, settle_one
+        self._kind, self._find, self._settle = kind, find_due, settle_one
         self._due: list[str] = []
         self._refused: set[str] = set()
 
@@ -153,9 +153,9 @@ class _OneByOne:
 _END = object()
 
 
-def _make_work(work: Iterator[None]) -> Work:
+def _make_work(iterator: Iterator[None]) -> Work:
     """Return the work of a generator that yields after each piece."""
-    return lambda: next(work, _END) is not _END
+    return lambda: next(iterator, _END) is not _END
 
 
 def _advance_search(search: str, sessions: Sessions, settings: Settings) -> None:
@@ -169,7 +169,7 @@ def _judge_runs(sessions: Sessions, runs: Sequence[str]) -> Iterator[None]:
     """Judge these runs, and then the runs that need a verdict by then."""
     while runs:
         yield from judge_runs(sessions, runs)
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             runs = find_unjudged_runs(session)
 
 

@@ -42,7 +42,7 @@ _WRITTEN = union_all(
 _NOW_AND_NEWEST = select(db_now(), select(func.max(_WRITTEN.c.at)).scalar_subquery())
 
 
-class Look(NamedTuple):
+class ClockReading(NamedTuple):
     """A reading of the database's clock."""
 
     now: float
@@ -62,11 +62,11 @@ class Look(NamedTuple):
 class ClockWatch:
     """Observations of the database's clock by one process."""
 
-    def __init__(self, *, elapsed: Callable[[], float] = elapsed_seconds) -> None:
-        self._elapsed = elapsed
+    def __init__(self, *, read_elapsed: Callable[[], float] = elapsed_seconds) -> None:
+        self._elapsed = read_elapsed
         self._offset: float | None = None
 
-    def look(self, session: Session) -> Look:
+    def read_clock(self, session: Session) -> ClockReading:
         """Read the clock; a jump is reported in every reading until `settled` is called."""
         started_at = self._elapsed()
         now, newest = session.execute(_NOW_AND_NEWEST).one()
@@ -76,11 +76,11 @@ class ClockWatch:
         jump = min(now - newest, 0.0) if self._offset is None else offset - self._offset
         if abs(jump) <= JUMP_SECONDS + uncertainty:
             self._offset, jump = offset, 0.0
-        return Look(now, newest, offset, jump)
+        return ClockReading(now, newest, offset, jump)
 
-    def settled(self, look: Look) -> None:
+    def mark_handled(self, reading: ClockReading) -> None:
         """Mark the jump that a reading reported as handled."""
-        self._offset = look.offset
+        self._offset = reading.offset
 
 
 def report_jump(session: Session, jump: float) -> str:
@@ -97,10 +97,10 @@ def report_jump(session: Session, jump: float) -> str:
     return message
 
 
-def repair_times(session: Session, look: Look, *, lease_seconds: float) -> None:
+def repair_times(session: Session, reading: ClockReading, *, lease_seconds: float) -> None:
     """Repair recorded times after the clock was set back: times in the future become relative to now."""
-    now = look.now
-    shifted_time = now - (look.newest - Run.queued_at) * 1e-6  # keeps their order, before later runs
+    now = reading.now
+    shifted_time = now - (reading.newest - Run.queued_at) * 1e-6  # keeps their order, before later runs
     for statement in (
         update(Run).where(Run.lease_until > now + lease_seconds).values(lease_until=now + lease_seconds),
         update(Run).where(Run.run_after > now + LONGEST_PAUSE_SECONDS).values(run_after=now),

@@ -23,10 +23,10 @@ from backend.runs.lifecycle import claimable_condition, take_back_lost
 from backend.runs.queue.doorbell import ring
 from backend.runs.workers.store import live_slots
 from backend.service.maintenance.chores import all_chores
-from backend.service.maintenance.clock_jumps import ClockWatch, Look, repair_times, report_jump
+from backend.service.maintenance.clock_jumps import ClockReading, ClockWatch, repair_times, report_jump
 from backend.service.maintenance.damaged_blocks import tell_damage
 from backend.storage.artifacts.store import ArtifactFault
-from backend.storage.engine import Sessions, db_now, insert_into, reading
+from backend.storage.engine import Sessions, db_now, insert_into, open_read_session
 from backend.storage.models import Run, Singleton
 
 logger = logging.getLogger(__name__)
@@ -91,13 +91,13 @@ class Reconciler:
 
     def run_once(self) -> int:
         """Run one round; return how often the doorbell should be rung."""
-        with reading(self._sessions) as session:
-            clock = self._clock.look(session)
+        with open_read_session(self._sessions) as session:
+            clock = self._clock.read_clock(session)
             rings = _count_rings(session)
-            lost_leases = self._lost.look(session)
+            lost_leases = self._lost.find_expired(session)
             is_deleting = session.scalar(_DELETED) is not None
             for chore in self._chores:
-                chore.look(session)
+                chore.poll(session)
             if time.monotonic() > self._mark_after:
                 raise_mark(self._settings, session)
                 self._mark_after = time.monotonic() + MARK_SECONDS
@@ -108,7 +108,7 @@ class Reconciler:
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
-                self._clock.settled(clock)  # the process with the lease handles the jump
+                self._clock.mark_handled(clock)  # the process with the lease handles the jump
                 return 0
             if is_odd:
                 self._handle_clock(session, clock)
@@ -116,7 +116,7 @@ class Reconciler:
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken_back))
             tell_damage(session, damage.items())
         forget_damage(damage)
-        self._clock.settled(clock)
+        self._clock.mark_handled(clock)
         for _ in range(rings):
             if not ring(self._settings):
                 break
@@ -126,7 +126,7 @@ class Reconciler:
             chore.go_on()
         return rings
 
-    def _handle_clock(self, session: Session, clock: Look) -> None:
+    def _handle_clock(self, session: Session, clock: ClockReading) -> None:
         """Report a jump of the database's clock, and repair recorded times if it was set back."""
         if clock.jump:
             logger.warning("%s", report_jump(session, clock.jump))

@@ -14,7 +14,7 @@ from backend.http.routing import Router
 from backend.runs.workers.store import live_slots
 from backend.service.monitoring.prometheus import Gauges
 from backend.service.monitoring.status import LOOKERS, Status
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from backend.storage.schema import newest_schema
 
 router = Router(tags=["health"])
@@ -38,12 +38,12 @@ async def readyz(request: Request) -> Response:
 
 
 def _missing_parts(lab: Lab, status: Status) -> list[str]:
-    components = status.look()
+    components = status.read_states()
     missing_parts = [
         components[name]["detail"] for name in ("database", "broker") if components[name]["state"] != "ok"
     ]
     if components["database"]["state"] == "ok":
-        with reading(lab.sessions) as session:
+        with open_read_session(lab.sessions) as session:
             missing_parts += [] if live_slots(session) else ["no worker is running"]
     return missing_parts
 

@@ -19,7 +19,7 @@ from backend.http.dependencies import Lab
 from backend.runs.lifecycle import STATUSES, claimable_condition
 from backend.runs.workers.store import live_slots
 from backend.service.webhook.sender import KINDS, LEVELS
-from backend.storage.engine import db_now, reading
+from backend.storage.engine import db_now, open_read_session
 from backend.storage.faults import free_bytes
 from backend.storage.models import Event, Run, Webhook, Worker
 
@@ -30,7 +30,7 @@ STEP_TIME = "time/step_seconds"
 class Gauge(NamedTuple):
     """A gauge and its labels."""
 
-    meaning: str
+    description: str
     labels: tuple[str, ...] = ()
 
 
@@ -89,17 +89,17 @@ class Gauges:
     """A collector for one scrape."""
 
     def __init__(
-        self, lab: Lab, facts: dict[str, float], states: dict[str, Any], build: tuple[str, str]
+        self, lab: Lab, gauge_values: dict[str, float], states: dict[str, Any], build: tuple[str, str]
     ) -> None:
         self._lab = lab
-        self._facts = facts
+        self._gauge_values = gauge_values
         self._found = states
         self._build = build
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics; called by prometheus_client."""
         families = {
-            name: GaugeMetricFamily(name, gauge.meaning, labels=gauge.labels)
+            name: GaugeMetricFamily(name, gauge.description, labels=gauge.labels)
             for name, gauge in GAUGES.items()
         }
         for name, labels, value in self._samples():
@@ -113,11 +113,11 @@ class Gauges:
         if (free_disk_bytes := free_bytes(self._lab.settings.state)) is not None:
             yield "grpolab_state_free_bytes", (), free_disk_bytes
         yield "grpolab_runs_to_be_stored", (), len(self._found["waiting"])
-        for name, value in self._facts.items():
+        for name, value in self._gauge_values.items():
             yield name, (), value
         if self._found["database"]["state"] != "away":
             try:
-                with reading(self._lab.sessions) as session:
+                with open_read_session(self._lab.sessions) as session:
                     yield from list(database_samples(session, self._lab.settings.lease_seconds))
             except SQLAlchemyError:
                 return  # it has just become unavailable

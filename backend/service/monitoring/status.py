@@ -80,7 +80,7 @@ class Status:
         self.older = ""
         """Message about a database that is older than its state directory; empty if it is not."""
 
-    def look(self) -> dict[str, Any]:
+    def read_states(self) -> dict[str, Any]:
         """Return the state of all components, cached from the latest check by any caller."""
         with self._looking:
             if time.monotonic() - self._looked_at > LOOK_SECONDS:

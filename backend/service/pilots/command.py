@@ -19,7 +19,7 @@ from backend.service.pilots import jobs
 from backend.service.pilots.clusters import Cluster, Kubernetes, SkyPilot, Slurm
 from backend.service.pilots.need import compute_need
 from backend.storage.artifacts.store import STORAGE_VARIABLES
-from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.engine import open_engine, open_read_session, open_sessions
 
 
 def keep_pilots(
@@ -39,8 +39,8 @@ def keep_pilots(
         while not stopping.is_set():
             try:
                 pilots = cluster.count()
-                with reading(sessions) as session:
-                    need = compute_need(session, pilots, most=most, devices=devices, nodes=nodes)
+                with open_read_session(sessions) as session:
+                    need = compute_need(session, pilots, max_pilots=most, devices=devices, nodes=nodes)
                 for _ in range(need.pilots):
                     waiting_note = f"{need.runs} runs waited for {sum(pilots)} pilots"
                     yield f"started pilot {cluster.submit()}: {waiting_note}"

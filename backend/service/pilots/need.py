@@ -33,8 +33,11 @@ class Need(NamedTuple):
     """Number of pilots to start now."""
 
 
-def compute_need(session: Session, pilots: Pilots, *, most: int, devices: int = 1, nodes: int = 1) -> Need:
-    """Return how many pilots with `devices` devices to add to the existing ones, up to a total of `most`.
+def compute_need(
+    session: Session, pilots: Pilots, *, max_pilots: int, devices: int = 1, nodes: int = 1
+) -> Need:
+    """Return how many pilots with `devices` devices to add to the existing ones, up to a total of
+    `max_pilots`.
 
     A pilot trains one run at a time. A pilot that has just started counts as waiting until its slot is
     registered. Runs that need more devices than a pilot has, or another number of `nodes`, are not counted,
@@ -53,15 +56,15 @@ def compute_need(session: Session, pilots: Pilots, *, most: int, devices: int = 
         if nodes == 1
         else count_runs_without_group(session, runs, free_slots, nodes)
     )
-    missing_pilots = min(runs_without_slot - pilots.waiting, most - pilots.waiting - pilots.running)
+    missing_pilots = min(runs_without_slot - pilots.waiting, max_pilots - pilots.waiting - pilots.running)
     return Need(len(runs), len(free_slots), max(0, missing_pilots))
 
 
 def count_runs_without_group(
-    session: Session, runs: Sequence[int], free: Sequence[Worker], nodes: int
+    session: Session, runs: Sequence[int], free_workers: Sequence[Worker], nodes: int
 ) -> int:
     """Return the number of runs for which no complete group of this number of nodes is free."""
-    idle_workers = {slot.id.rpartition("-")[0] for slot in free}
+    idle_workers = {slot.id.rpartition("-")[0] for slot in free_workers}
     groups = [seats for seats in complete_groups(session) if len(seats) == nodes]
     free_device_counts = sorted(max_devices(seats) for seats in groups if seats[0].worker_id in idle_workers)
     unplaced_count = 0
@@ -73,9 +76,9 @@ def count_runs_without_group(
     return unplaced_count
 
 
-def count_runs_without_slot(runs: Sequence[int], free: Sequence[Worker]) -> int:
+def count_runs_without_slot(runs: Sequence[int], free_workers: Sequence[Worker]) -> int:
     """Return the number of runs, given by their numbers of devices, for which no worker has free slots."""
-    slots = Counter((slot.host, slot.pid, slot.device == CPU) for slot in free)
+    slots = Counter((slot.host, slot.pid, slot.device == CPU) for slot in free_workers)
     unplaced_count = 0
     for devices in sorted(runs, reverse=True):
         slots_by_pool = {

@@ -30,7 +30,7 @@ from backend.service.process.lifeline import die_with_parent
 from backend.service.process.log_files import last_words, limit_size
 from backend.service.process.preflight import CannotStart
 from backend.service.process.terminal import Terminal, link_command, show_link
-from backend.storage.engine import open_engine, open_sessions, reading
+from backend.storage.engine import open_engine, open_read_session, open_sessions
 from backend.storage.migrate import migrate
 
 LOG_CHECK_SECONDS = 5.0
@@ -167,9 +167,9 @@ class Launcher:
         self.children.append(child)
         return child
 
-    def _await(self, child: ChildProcess, ready: Callable[[], bool]) -> None:
+    def _await(self, child: ChildProcess, check_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + MAX_START_SECONDS
-        while not ready():
+        while not check_ready():
             if self.signals:
                 raise Stopped
             if not child.is_running:
@@ -243,7 +243,7 @@ class Launcher:
 
 def _slots(engine: Engine, worker: ChildProcess) -> str:
     """Return a description of the worker's registered slots; empty if there are none yet."""
-    with reading(open_sessions(engine)) as session:
+    with open_read_session(open_sessions(engine)) as session:
         slots = load_slots(session, host=platform.node(), pid=worker.pid)
         if not slots:
             return ""

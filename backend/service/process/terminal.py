@@ -39,11 +39,11 @@ class Terminal:
             self.out.flush()
 
     @contextmanager
-    def step(self, name: str, doing: str) -> Iterator[Step]:
-        """Show `doing` while the body runs, and then its result and duration."""
+    def step(self, name: str, activity: str) -> Iterator[Step]:
+        """Show `activity` while the body runs, and then its result and duration."""
         started_at = time.monotonic()
         is_screen = self.out.isatty()
-        self._write(f"  {name:<10} {doing} ..." + ("" if is_screen else "\n"))
+        self._write(f"  {name:<10} {activity} ..." + ("" if is_screen else "\n"))
         step = Step()
         try:
             yield step

@@ -36,10 +36,10 @@ class RunNames(NamedTuple):
     verdict: str | None
 
 
-def choose_format(url: str, requested: str) -> Format:
+def choose_format(url: str, requested_format: str) -> Format:
     """Return the requested format, or else the format for the host of the URL."""
-    if requested in {"json", "slack", "discord"}:
-        return requested  # type: ignore[return-value]
+    if requested_format in {"json", "slack", "discord"}:
+        return requested_format  # type: ignore[return-value]
     url_parts = urlsplit(url)
     if url_parts.hostname == "hooks.slack.com":
         return "slack"

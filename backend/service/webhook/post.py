@@ -50,7 +50,7 @@ class _Connection(http.client.HTTPConnection):
             raise TimeoutError
         return remaining_seconds
 
-    def cut(self) -> None:
+    def interrupt(self) -> None:
         """Interrupt any operation of the connection; called by another thread."""
         self._is_late = True
         if self.sock is not None:
@@ -86,7 +86,7 @@ def try_connection(target: Target, *, seconds: float = TIMEOUT_SECONDS) -> None:
 def _connection(target: Target, seconds: float) -> Iterator[_Connection]:
     """Yield a connection that is interrupted after `seconds`; all its errors become Unreachable."""
     connection = _Connection(target, seconds)
-    deadline = threading.Timer(seconds, connection.cut)
+    deadline = threading.Timer(seconds, connection.interrupt)
     deadline.daemon = True
     deadline.start()
     try:

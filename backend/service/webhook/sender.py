@@ -24,7 +24,7 @@ from backend.service.maintenance.reconciler import take_lease
 from backend.service.webhook.addresses import TIMEOUT_SECONDS, Target, Unreachable, resolve
 from backend.service.webhook.messages import UNSIGNED, RunNames, choose_format, make_body, make_headers
 from backend.service.webhook.post import post
-from backend.storage.engine import Sessions, insert_into, reading
+from backend.storage.engine import Sessions, insert_into, open_read_session
 from backend.storage.models import Event, Experiment, Run, Webhook
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Sender:
 
     def send_next(self) -> bool:
         """Deliver the next due event or skip ignored ones; return whether to continue."""
-        with reading(self._sessions) as session:
+        with open_read_session(self._sessions) as session:
             row = session.get(Webhook, NAME)
             if row is not None and not self._is_due(row):
                 return False
@@ -107,14 +107,14 @@ class Sender:
                 return False
         event_id, failures, now = row.event_id, row.failures, self._clock()
         if event is None:
-            self._settle(event_id, events[-1].id, delivered=False)
+            self._settle(event_id, events[-1].id, is_delivered=False)
             return len(events) == PAGE_SIZE
         try:
             self._deliver(event, run, now)
         except Exception as error:  # noqa: BLE001 - an event that cannot be delivered must not block others
             self._fail(event_id, event, failures, error)
             return False
-        self._settle(event_id, event.id, delivered=True)
+        self._settle(event_id, event.id, is_delivered=True)
         return True
 
     def _is_due(self, row: Webhook) -> bool:
@@ -136,12 +136,12 @@ class Sender:
         target = resolve_target(settings)
         post(target, body, headers, seconds=deadline - time.monotonic())
 
-    def _settle(self, event_id: int, reached: int, *, delivered: bool) -> None:
+    def _settle(self, event_id: int, last_event_id: int, *, is_delivered: bool) -> None:
         with self._sessions.begin() as session:
             row = _load_position(session)
             if row.event_id == event_id:  # otherwise another process was faster
-                row.event_id, row.failures, row.last_error = reached, 0, ""
-                row.delivered_at = self._clock() if delivered else row.delivered_at
+                row.event_id, row.failures, row.last_error = last_event_id, 0, ""
+                row.delivered_at = self._clock() if is_delivered else row.delivered_at
 
     def _fail(self, event_id: int, event: Event, failures: int, error: Exception) -> None:
         is_known = isinstance(error, Unreachable)

@@ -28,7 +28,7 @@ class Allowance:
     def __init__(self) -> None:
         self.left = MAX_CALL_BYTES
 
-    def take(self, size: int) -> None:
+    def subtract(self, size: int) -> None:
         """Subtract received bytes. Raises BadAnswer if they exceed the allowance."""
         self.left -= size
         if self.left < 0:
@@ -106,5 +106,5 @@ class _Body:
         if self._left < 0:
             raise BadAnswer(f"it answers with more than {self._limit:,} bytes")
         if (allowance := _allowance.get()) is not None:
-            allowance.take(len(block))
+            allowance.subtract(len(block))
         return block

@@ -21,7 +21,7 @@ class Copies:
         if (store := artifact_store(self._settings)) is None:
             return False
         if run_id not in self._known:
-            self._known[run_id] = store.listing(run_id)
+            self._known[run_id] = store.list_copies(run_id)
         return self._known[run_id].get(name, False)
 
 

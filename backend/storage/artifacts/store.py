@@ -107,7 +107,7 @@ class ArtifactStore:
             "config_kwargs": {**S3_OPTIONS["config_kwargs"], "http_session_cls": BoundedSession},
         }
 
-    def listing(self, run_id: str) -> dict[str, bool]:
+    def list_copies(self, run_id: str) -> dict[str, bool]:
         """Return the names of a run's checkpoints in the store, each with whether it has its manifest."""
         base = self._run(run_id)
         try:
@@ -131,7 +131,9 @@ class ArtifactStore:
         size = self._call(self._files.size, key)
         if not size or size > MAX_MANIFEST_BYTES:
             expected_size = f"expected 1 to {MAX_MANIFEST_BYTES:,}"
-            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} has {size} bytes, {expected_size}"))
+            raise BadCopy(
+                self._format_reason(f"{directory.name}/{MANIFEST} has {size} bytes, {expected_size}")
+            )
         return self._read(key, 0, size)
 
     def upload(self, directory: Path) -> None:
@@ -177,18 +179,18 @@ class ArtifactStore:
             try:
                 self._fetch(directory, manifest)
             except FileNotFoundError as error:
-                raise BadCopy(self._words(f"{directory.name} lacks a file: {error}")) from error
+                raise BadCopy(self._format_reason(f"{directory.name} lacks a file: {error}")) from error
         return True
 
     def _fetch(self, directory: Path, manifest: bytes) -> None:
         sizes = _sizes(manifest)
         if sizes is None:
-            raise BadCopy(self._words(f"{directory.name}/{MANIFEST} names no files of a checkpoint"))
+            raise BadCopy(self._format_reason(f"{directory.name}/{MANIFEST} names no files of a checkpoint"))
         source, draft = self._key(directory), directory.with_name(f".{directory.name}.fetch")
         for name, size in sizes.items():
             if (stored_size := self._call(self._files.size, f"{source}/{name}")) != size:
                 message = f"{directory.name}/{name} has {stored_size} bytes instead of {size}"
-                raise BadCopy(self._words(message))
+                raise BadCopy(self._format_reason(message))
         available_bytes, needed_bytes = free_bytes(directory.parent), sum(sizes.values()) + RESERVE_BYTES
         if available_bytes is not None and available_bytes < needed_bytes:
             raise OSError(errno.ENOSPC, f"checkpoint {directory.name} needs {size_text(needed_bytes)}")
@@ -229,7 +231,7 @@ class ArtifactStore:
         )
         if len(block) != end - start:
             message = f"{key.rpartition('/')[2]} gives {len(block):,} bytes instead of {end - start:,}"
-            raise BadCopy(self._words(message))
+            raise BadCopy(self._format_reason(message))
         return block
 
     def size(self, path: Path) -> int:
@@ -291,11 +293,11 @@ class ArtifactStore:
             if is_key and not Path(argument).resolve().is_relative_to(base):
                 raise self._fault(f"{argument!r:.200} is a link that leads out of it")
 
-    def _words(self, reason: str) -> str:
+    def _format_reason(self, reason: str) -> str:
         return f"artifact store {self.url}: {reason}"
 
     def _fault(self, reason: str) -> ArtifactFault:
-        return ArtifactFault(self._words(reason))
+        return ArtifactFault(self._format_reason(reason))
 
     def _call(
         self,
@@ -364,7 +366,7 @@ class _RemoteFile(io.RawIOBase):
     """A seekable file in the store, whose bytes are read by `read(start, end)`."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
-        self._read_range, self._size, self._at = read, size, 0
+        self._read_range, self._size, self._offset = read, size, 0
         self._block, self._block_at = b"", 0
 
     def readable(self) -> bool:
@@ -374,25 +376,25 @@ class _RemoteFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._offset
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        self._at = max(0, origin + offset)
-        return self._at
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._offset, os.SEEK_END: self._size}[whence]
+        self._offset = max(0, origin + offset)
+        return self._offset
 
     def readinto(self, buffer: Any) -> int:
         """Read the next bytes from the buffered block. Each block is one request to the store."""
-        if self._at >= self._size:
+        if self._offset >= self._size:
             self._block = b""  # frees the memory, because many files are open at a time
             return 0
-        if not self._block_at <= self._at < self._block_at + len(self._block):
-            self._block_at = self._at
-            self._block = self._read_range(self._at, min(self._at + BLOCK_BYTES, self._size))
-        offset = self._at - self._block_at
+        if not self._block_at <= self._offset < self._block_at + len(self._block):
+            self._block_at = self._offset
+            self._block = self._read_range(self._offset, min(self._offset + BLOCK_BYTES, self._size))
+        offset = self._offset - self._block_at
         chunk = self._block[offset : offset + len(buffer)]
         buffer[: len(chunk)] = chunk
-        self._at += len(chunk)
+        self._offset += len(chunk)
         return len(chunk)
 
 

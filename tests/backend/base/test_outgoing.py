@@ -54,8 +54,8 @@ def test_a_trickling_response_is_cut_at_the_deadline(monkeypatch, opening):
     class Clock:
         """A timer that fires when the server asks for it."""
 
-        def __init__(self, _seconds, cut):
-            cut_callbacks.append(cut)
+        def __init__(self, _seconds, callback):
+            cut_callbacks.append(callback)
 
         def start(self):
             pass

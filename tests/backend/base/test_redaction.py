@@ -10,7 +10,7 @@ from tests.api_client import client_of_service
 
 
 @pytest.fixture
-def fresh(state_dir):
+def new_settings(state_dir):
     """An installation without tokens."""
     return Settings(state_dir=state_dir, models_dir=state_dir / "models", datasets_dir=state_dir / "datasets")
 
@@ -20,29 +20,29 @@ def launch_named(client, name):
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_token_made_after_the_start_is_refused_as_an_experiment_name(fresh, sqlite_url, role):
-    with client_of_service(fresh, sqlite_url, token="") as client:
+def test_a_token_made_after_the_start_is_refused_as_an_experiment_name(new_settings, sqlite_url, role):
+    with client_of_service(new_settings, sqlite_url, token="") as client:
         assert client.get("/api/v1/runs").status_code == 401
-        token = read_or_create_token(fresh, role)
-        client.headers["Authorization"] = f"Bearer {read_or_create_token(fresh, Role.OPERATOR)}"
+        token = read_or_create_token(new_settings, role)
+        client.headers["Authorization"] = f"Bearer {read_or_create_token(new_settings, Role.OPERATOR)}"
         response = launch_named(client, token)
         assert (response.status_code, token in response.text) == (422, False)
         assert "looks like a secret" in response.text
         assert client.get("/api/v1/runs").json()["items"] == []
 
 
-def test_a_replaced_token_is_known_as_soon_as_its_file_changes(fresh, sqlite_url):
-    with client_of_service(fresh, sqlite_url, token="") as client:
-        first_token = read_or_create_token(fresh, Role.OPERATOR)
+def test_a_replaced_token_is_known_as_soon_as_its_file_changes(new_settings, sqlite_url):
+    with client_of_service(new_settings, sqlite_url, token="") as client:
+        first_token = read_or_create_token(new_settings, Role.OPERATOR)
         assert launch_named(client, first_token).status_code == 401
         assert redact(first_token) == REDACTED
-        draft = fresh.state / "draft"
+        draft = new_settings.state / "draft"
         draft.write_text("a-token-that-the-operator-chose\n")
-        draft.replace(fresh.state / "token")
+        draft.replace(new_settings.state / "token")
         client.headers["Authorization"] = "Bearer a-token-that-the-operator-chose"
         for token in ("a-token-that-the-operator-chose", first_token):
             assert launch_named(client, token).status_code == 422
-        (fresh.state / "token").write_text("another-one-in-the-same-file")
+        (new_settings.state / "token").write_text("another-one-in-the-same-file")
         client.headers["Authorization"] = "Bearer another-one-in-the-same-file"
         assert launch_named(client, "another-one-in-the-same-file").status_code == 422
 
@@ -57,8 +57,8 @@ def test_tokens_from_the_environment_are_known(state_dir):
     assert redact("chosen-by-the-operator given-to-the-viewers") == f"{REDACTED} {REDACTED}"
 
 
-def test_nothing_of_a_secret_stays_readable_if_another_secret_is_its_prefix(fresh):
-    learn_secrets(fresh, {"API_KEY": "tomorrow-1234", "OTHER_API_KEY": "tomorrow-1234-and-more"})
+def test_nothing_of_a_secret_stays_readable_if_another_secret_is_its_prefix(new_settings):
+    learn_secrets(new_settings, {"API_KEY": "tomorrow-1234", "OTHER_API_KEY": "tomorrow-1234-and-more"})
     assert redact("the key is tomorrow-1234-and-more.") == f"the key is {REDACTED}."
 
 
@@ -71,14 +71,14 @@ SECRET_LOOKALIKES = (
 )
 
 
-def nested(document, levels):
-    for _ in range(levels):
+def nest_document(document, depth):
+    for _ in range(depth):
         document = {"a": [document]}
     return document
 
 
 def test_a_deeply_nested_document_is_redacted_without_changing_the_original():
-    document = nested(SECRET_LOOKALIKES[0], 5_000)
+    document = nest_document(SECRET_LOOKALIKES[0], 5_000)
     redacted_document = redact_document(document)
     for _ in range(5_000):
         document, redacted_document = document["a"][0], redacted_document["a"][0]

@@ -5,7 +5,7 @@ import pytest
 from backend.base.settings import Settings
 from backend.config.merge import resolve
 from backend.experiments.checkpoint_sizes import PARAMETERS_BY_MODEL, checkpoint_bytes, max_checkpoints
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from backend.storage.models import Checkpoint
 from tests.gate import first_in_gate
 from tests.trained_runs import SMALL_CONFIG
@@ -34,10 +34,10 @@ def test_the_estimate_is_close_and_then_exact_once_a_checkpoint_exists(
     sessions, settings, queued, train, changes
 ):
     config = resolve(SMALL_CONFIG | changes, None, 0)
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         estimated_bytes = checkpoint_bytes(session, config, settings)
     train(queued(config), config)
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         actual_bytes = session.query(Checkpoint).order_by(Checkpoint.step.desc()).first().bytes_total
         assert estimated_bytes == pytest.approx(actual_bytes, rel=0.15)
         assert checkpoint_bytes(session, config, settings) == pytest.approx(actual_bytes, rel=0.01)

@@ -52,7 +52,7 @@ def server():
     server.server_close()
 
 
-def address_of(server):
+def format_address(server):
     return f"http://127.0.0.1:{server.server_port}"
 
 
@@ -69,29 +69,29 @@ def has_warning(settings, *urls, config=SERVED_CONFIG):
 
 
 def test_only_a_server_that_does_not_answer_is_named(settings, server, unused_address):
-    assert has_warning(settings, address_of(server)) == []
-    (sentence,) = has_warning(settings, address_of(server), unused_address)
+    assert has_warning(settings, format_address(server)) == []
+    (sentence,) = has_warning(settings, format_address(server), unused_address)
     assert sentence.startswith(
         "sampling.engine: 1 of 2 sampling servers cannot be reached from the service: "
     )
     assert f"{unused_address} (connection refused)" in sentence
-    assert address_of(server) not in sentence
+    assert format_address(server) not in sentence
 
 
 def test_responses_are_cached_redirects_not_followed_and_errors_named(settings, server, monkeypatch):
     server.status = 307
     for _ in range(3):
-        assert has_warning(settings, address_of(server)) == []
+        assert has_warning(settings, format_address(server)) == []
     assert server.asked == ["/health"]
     monkeypatch.setattr(engine_reach, "CACHE_SECONDS", -1)
     server.status = 503
-    assert "it answers with status 503" in has_warning(settings, address_of(server))[0]
+    assert "it answers with status 503" in has_warning(settings, format_address(server))[0]
 
 
 def test_operators_are_warned_and_a_viewer_causes_no_request(settings, sqlite_url, server, monkeypatch):
     server.status = 503
     monkeypatch.setattr("backend.experiments.catalog.resolve_runnable", lambda *_: SERVED_CONFIG)
-    served_settings = settings.model_copy(update={"engine_url": address_of(server)})
+    served_settings = settings.model_copy(update={"engine_url": format_address(server)})
     with client_of_service(served_settings, sqlite_url, token=VIEWER_TOKEN) as viewer:
         validation = viewer.post("/api/v1/validate", json={})
         assert validation.status_code == 200, validation.text

@@ -18,7 +18,7 @@ def cells(*knobs, variants=(GRPO_VARIANT,), base=None, seeds=1, **changes):
     return expand(base or {}, variants, sweep, seeds=seeds)
 
 
-def refusal(*knobs, **changes):
+def find_error(*knobs, **changes):
     with pytest.raises(InvalidConfig) as error_info:
         cells(*knobs, **changes)
     [error] = error_info.value.errors
@@ -49,7 +49,7 @@ def refusal(*knobs, **changes):
     ],
 )
 def test_sweep_values_are_read(text, now, values):
-    listed_values = parse_axis(text, now).listed
+    listed_values = parse_axis(text, now).listed_values
     assert listed_values == values
     assert [type(axis_value) for axis_value in listed_values] == [type(axis_value) for axis_value in values]
 
@@ -73,7 +73,7 @@ def test_sweep_values_are_read(text, now, values):
     ],
 )
 def test_invalid_values_are_refused_with_an_explanation(text, phrase):
-    path, message = refusal(("optimizer.lr", text))
+    path, message = find_error(("optimizer.lr", text))
     assert path == "sweep.knobs.0.values"
     assert phrase in message
 
@@ -98,7 +98,7 @@ def test_a_swept_union_member_brings_its_own_fields():
 
 def test_a_million_cells_are_refused_with_their_count_before_any_allocation():
     tracemalloc.start()
-    path, message = refusal(
+    path, message = find_error(
         ("optimizer.lr", "1e-6..1e-1 log 100"),
         ("objective.surrogate.eps_high", "0.1..0.9 lin 100"),
         ("objective.surrogate.eps_low", "0.1..0.9 lin 100"),
@@ -130,9 +130,9 @@ def vals(cell):
 
 
 def test_a_grid_of_a_continuous_range_and_too_many_random_cells_are_refused():
-    assert "a grid needs a number of values" in refusal(("optimizer.lr", "1e-5..1e-3 log"))[1]
-    assert "only 2 combinations" in refusal(("optimizer.lr", "1, 2"), method="random", cells=3)[1]
-    narrow_error = refusal(("sampling.group_size", "2..4 log"), method="random", cells=9)
+    assert "a grid needs a number of values" in find_error(("optimizer.lr", "1e-5..1e-3 log"))[1]
+    assert "only 2 combinations" in find_error(("optimizer.lr", "1, 2"), method="random", cells=3)[1]
+    narrow_error = find_error(("sampling.group_size", "2..4 log"), method="random", cells=9)
     assert narrow_error == ("sweep.cells", "only 3 different combinations were found; ask for fewer cells")
 
 
@@ -145,7 +145,7 @@ def test_a_grid_of_a_continuous_range_and_too_many_random_cells_are_refused():
     ],
 )
 def test_an_invalid_variant_is_refused(variants, knobs, phrase):
-    assert phrase in refusal(*knobs, variants=variants)[1]
+    assert phrase in find_error(*knobs, variants=variants)[1]
 
 
 @pytest.mark.parametrize("path", ["seed", "name", "", "a..b", "a b", "__class__.x-y", "a." * 120 + "a"])

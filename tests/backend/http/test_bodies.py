@@ -14,9 +14,9 @@ from backend.http.bodies import LargeBodies, json_size, parse_body
 from tests.api_client import HOST
 
 
-def depth_of(document):
+def measure_depth(document):
     children = document.values() if isinstance(document, dict) else document
-    return 1 + max(map(depth_of, children), default=0) if isinstance(document, dict | list) else 0
+    return 1 + max(map(measure_depth, children), default=0) if isinstance(document, dict | list) else 0
 
 
 def count_values(document):
@@ -27,13 +27,13 @@ def count_values(document):
     return 1 + (sum(map(count_values, children)) if children else 1)
 
 
-def random_document(chance, depth=0):
-    kind = chance.randrange(4 if depth < 6 else 2)
+def random_document(rng, depth=0):
+    kind = rng.randrange(4 if depth < 6 else 2)
     if kind == 2:
-        return [random_document(chance, depth + 1) for _ in range(chance.randrange(5))]
+        return [random_document(rng, depth + 1) for _ in range(rng.randrange(5))]
     if kind == 3:
-        return {f'k"{n}\\,[': random_document(chance, depth + 1) for n in range(chance.randrange(5))}
-    return "".join(chance.choices('a",[]{}:\\/\n\u00e9', k=8)) if kind else 7
+        return {f'k"{n}\\,[': random_document(rng, depth + 1) for n in range(rng.randrange(5))}
+    return "".join(rng.choices('a",[]{}:\\/\n\u00e9', k=8)) if kind else 7
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
@@ -43,7 +43,7 @@ def test_values_and_levels_are_counted_in_the_bytes(block, monkeypatch):
     for _ in range(100):
         document = random_document(rng)
         measured_size = json_size(json.dumps(document, indent=rng.choice([None, 1])).encode())
-        assert measured_size == (count_values(document), depth_of(document))
+        assert measured_size == (count_values(document), measure_depth(document))
 
 
 @pytest.mark.parametrize(
@@ -65,25 +65,25 @@ def test_a_body_of_too_many_values_or_levels_is_refused_before_parsing(content, 
 
 def test_the_bytes_of_incoming_bodies_are_bounded_per_role_and_per_writer():
     large_bodies = LargeBodies()
-    with large_bodies.counted("writer", "a") as first, large_bodies.counted("writer", "b") as second:
+    with large_bodies.count_bytes("writer", "a") as first, large_bodies.count_bytes("writer", "b") as second:
         first(bodies.WRITER_BYTES)
         for _ in range(3):  # the refused bodies are no longer counted
             with (
-                large_bodies.counted("writer", "a") as count,
+                large_bodies.count_bytes("writer", "a") as count,
                 pytest.raises(HTTPException, match="too many large"),
             ):
                 count(100_001)
         with (
-            large_bodies.counted("writer", "a") as count_small,
-            large_bodies.counted("operator", "") as count_operator,
+            large_bodies.count_bytes("writer", "a") as count_small,
+            large_bodies.count_bytes("operator", "") as count_operator,
         ):
             count_small(100_000)
             count_operator(bodies.ROLE_BYTES)
         second(bodies.ROLE_BYTES - bodies.WRITER_BYTES)
-        with large_bodies.counted("writer", "c") as count, pytest.raises(HTTPException) as error_info:
+        with large_bodies.count_bytes("writer", "c") as count, pytest.raises(HTTPException) as error_info:
             count(100_001)
         assert error_info.value.status_code == 429
-    with large_bodies.counted("writer", "c") as count:
+    with large_bodies.count_bytes("writer", "c") as count:
         count(100_001)
 
 

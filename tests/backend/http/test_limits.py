@@ -223,13 +223,13 @@ def test_a_bucket_gives_its_content_and_refills(monkeypatch):
     # Patch only this module: the service's event loop would hang with a stopped clock.
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now[0]))
     buckets = Buckets(per_second=10, burst=3)
-    assert [buckets.take("a") for _ in range(3)] == [0.0, 0.0, 0.0]
-    assert buckets.take("a") == pytest.approx(0.1)
-    assert buckets.take("b") == 0.0
+    assert [buckets.take_token("a") for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert buckets.take_token("a") == pytest.approx(0.1)
+    assert buckets.take_token("b") == 0.0
     now[0] += 0.11
-    assert buckets.take("a") == 0.0
+    assert buckets.take_token("a") == 0.0
     now[0] += 1000
-    assert [buckets.take("a") > 0 for _ in range(4)] == [False, False, False, True]
+    assert [buckets.take_token("a") > 0 for _ in range(4)] == [False, False, False, True]
 
 
 def test_writes_are_limited_except_for_an_experiment_of_36_variants(sqlite_url, settings):

@@ -56,8 +56,8 @@ def test_only_the_trusted_proxy_is_believed(behind_proxy, settings, trusted):
     assert "Secure" not in cookie_from_a_link(client, settings, **{"X-Forwarded-Proto": "https"})
 
 
-def guess(client, claimed):
-    headers = {"X-Forwarded-For": claimed, "Origin": f"http://{HOST}"}
+def guess(client, claimed_address):
+    headers = {"X-Forwarded-For": claimed_address, "Origin": f"http://{HOST}"}
     return client.post("/login", data={"token": "wrong"}, headers=headers).status_code
 
 

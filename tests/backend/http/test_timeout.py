@@ -14,7 +14,7 @@ from backend.http import timeout
 from backend.http.problem_details import problem
 from backend.http.timeout import RequestTimeout, take_time
 from backend.storage import interruption
-from backend.storage.engine import interrupter, reading
+from backend.storage.engine import interrupter, open_read_session
 from backend.storage.interruption import interruptible
 
 TIMEOUT_SECONDS = 0.2
@@ -54,16 +54,16 @@ SLOW_QUERY = text(
 """A query that keeps a database busy for hours."""
 
 
-def counting_route(database, began, ended):
+def counting_route(database, query_began, query_ended):
     """Return a route that runs the slow query in a thread, as routes do."""
 
     def count():
-        with reading(database.sessions) as session, interruptible(interrupter(session)):
-            began.set()
+        with open_read_session(database.sessions) as session, interruptible(interrupter(session)):
+            query_began.set()
             try:
                 session.execute(SLOW_QUERY)
             except OperationalError:
-                ended.set()
+                query_ended.set()
 
     async def answer(scope, receive, send):
         await anyio.to_thread.run_sync(count)

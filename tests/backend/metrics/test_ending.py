@@ -9,8 +9,8 @@ from backend.metrics.ending import curve_end, mean_end
 from backend.metrics.series import Curve
 
 
-def curve(values, *, every=1):
-    steps = np.arange(1, len(values) + 1) * every
+def curve(values, *, step_interval=1):
+    steps = np.arange(1, len(values) + 1) * step_interval
     return Curve(steps, steps.astype(float), np.array(values, float))
 
 
@@ -18,7 +18,7 @@ def test_the_end_is_the_mean_of_the_last_ten_steps_or_the_last_evaluation():
     rising_curve = curve(range(1, 31))
     assert curve_end("reward/mean", rising_curve) == pytest.approx(25.5)
     assert curve_end("eval/accuracy", rising_curve) == 30
-    assert curve_end("reward/mean", curve([1, 2, 3], every=25)) == 3
+    assert curve_end("reward/mean", curve([1, 2, 3], step_interval=25)) == 3
     assert curve_end("reward/mean", curve([])) is None
 
 

@@ -102,7 +102,7 @@ class SlowRoutes:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
 
-async def ask(app, path, role="viewer", method="GET"):
+async def fetch_status(app, path, role="viewer", method="GET"):
     messages = []
 
     async def send(message):
@@ -119,11 +119,11 @@ def test_expensive_reads_of_a_token_are_limited_without_delaying_other_tokens(mo
     async def story():
         slow_routes = SlowRoutes()
         app = ReadBudget(slow_routes, limit=2)
-        first = [asyncio.ensure_future(ask(app, "/api/v1/series")) for _ in range(2)]
+        first = [asyncio.ensure_future(fetch_status(app, "/api/v1/series")) for _ in range(2)]
         await asyncio.sleep(0)
-        assert await ask(app, "/api/v1/rollouts") == 429
+        assert await fetch_status(app, "/api/v1/rollouts") == 429
         other_requests = [
-            asyncio.ensure_future(ask(app, *request))
+            asyncio.ensure_future(fetch_status(app, *request))
             for request in [
                 ("/api/v1/series", "operator"),
                 ("/api/v1/runs/x/metrics.csv",),
@@ -135,7 +135,7 @@ def test_expensive_reads_of_a_token_are_limited_without_delaying_other_tokens(mo
         assert slow_routes.begun == 6
         slow_routes.may_end.set()
         assert await asyncio.gather(*first, *other_requests) == [200] * 6
-        assert await ask(app, "/api/v1/rollouts/steps") == 200
+        assert await fetch_status(app, "/api/v1/rollouts/steps") == 200
 
     asyncio.run(story())
 
@@ -152,9 +152,9 @@ def test_every_read_of_curves_and_completions_counts_towards_the_limit(monkeypat
     async def story():
         slow_routes = SlowRoutes()
         app = ReadBudget(slow_routes, limit=1)
-        first = asyncio.ensure_future(ask(app, f"/api/v1/{path}"))
+        first = asyncio.ensure_future(fetch_status(app, f"/api/v1/{path}"))
         await asyncio.sleep(0)
-        assert await ask(app, f"/api/v1/{path}") == 429
+        assert await fetch_status(app, f"/api/v1/{path}") == 429
         slow_routes.may_end.set()
         assert await first == 200
 
@@ -169,13 +169,13 @@ def test_a_failed_or_cancelled_read_no_longer_counts():
         app = ReadBudget(fail, limit=1)
         for _ in range(3):
             with pytest.raises(RuntimeError):
-                await ask(app, "/api/v1/series")
+                await fetch_status(app, "/api/v1/series")
         slow_routes = SlowRoutes()
         app = ReadBudget(slow_routes, limit=1)
-        cancelled_read = asyncio.ensure_future(ask(app, "/api/v1/series"))
+        cancelled_read = asyncio.ensure_future(fetch_status(app, "/api/v1/series"))
         await asyncio.sleep(0)
         cancelled_read.cancel()
         slow_routes.may_end.set()
-        assert await ask(app, "/api/v1/series") == 200
+        assert await fetch_status(app, "/api/v1/series") == 200
 
     asyncio.run(story())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from backend.metrics.grouping import group_runs
 
 
-def run_of(
+def make_run(
     name, *, variant="grpo", tags=(), verdict=None, digest="aaaaaa", experiment="one", parent=None, step=None
 ):
     return SimpleNamespace(
@@ -18,7 +18,7 @@ def run_of(
 
 
 def group_configs(configs, *keys):
-    return group_runs([run_of(name) for name in configs], configs, keys)
+    return group_runs([make_run(name) for name in configs], configs, keys)
 
 
 def test_runs_without_a_field_form_a_group_that_says_so():
@@ -33,22 +33,27 @@ def test_several_fields_make_one_group_per_combination():
 
 
 def test_grouping_by_all_fields_but_the_seed_joins_variants_of_one_config():
-    runs = [run_of("a"), run_of("b", variant="other"), run_of("c", digest="bbbbbb")]
+    runs = [make_run("a"), make_run("b", variant="other"), make_run("c", digest="bbbbbb")]
     assert list(group_runs(runs, {}, ["config"]).values()) == [["a", "b"], ["c"]]
     assert list(group_runs(runs, {}, ["config", "variant"]).values()) == [["a"], ["b"], ["c"]]
 
 
 def test_a_variant_named_like_another_group_takes_no_run_from_it():
     digests = {"a": "aaaaaa", "b": "bbbbbb", "c": "bbbbbb1", "d": "bbbbbb2"}
-    runs = [run_of(name, digest=digest) for name, digest in digests.items()]
-    runs += [run_of("e", variant="grpo · one"), run_of("f", variant="grpo · one · bbbbbb")]
+    runs = [make_run(name, digest=digest) for name, digest in digests.items()]
+    runs += [make_run("e", variant="grpo · one"), make_run("f", variant="grpo · one · bbbbbb")]
     groups = group_runs(runs, {}, ["variant"])
     assert sorted(run for members in groups.values() for run in members) == list("abcdef")
 
 
 def test_forks_of_one_step_share_a_mean_separate_from_their_parents():
-    runs = [run_of("a"), run_of("b"), run_of("c", parent="a", step=5), run_of("d", parent="b", step=5)]
-    runs.append(run_of("e", parent="c", step=8))
+    runs = [
+        make_run("a"),
+        make_run("b"),
+        make_run("c", parent="a", step=5),
+        make_run("d", parent="b", step=5),
+    ]
+    runs.append(make_run("e", parent="c", step=8))
     assert group_runs(runs, {}, ["variant"]) == {
         "grpo · one": ["a", "b"],
         "grpo · one · fork at 5": ["c", "d"],

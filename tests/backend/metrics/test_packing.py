@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.base.text import clean_text, unstorable
+from backend.base.text import clean_text, find_unstorable
 from backend.rollouts.packing import (
     PackedDamaged,
     Tokens,
@@ -61,7 +61,7 @@ def test_every_group_of_tokens_is_restored(completions):
     ],
 )
 def test_text_that_no_database_accepts_is_reported_with_its_path(document, path):
-    problem = unstorable(document)
+    problem = find_unstorable(document)
     assert problem is not None
     assert problem[0] == path
 

@@ -9,9 +9,9 @@ from backend.storage.models import Attempt
 from tests.factories import make_run
 
 
-def attempt(started, ended, device="cuda:0", price=None, currency=None, judged=None):
-    prices = {"slot_price": price, "currency": currency, "judge_cost": judged}
-    return Attempt(started_at=started, ended_at=ended, device=device, **prices)
+def attempt(started_at, ended_at, device="cuda:0", price=None, currency=None, judge_cost=None):
+    prices = {"slot_price": price, "currency": currency, "judge_cost": judge_cost}
+    return Attempt(started_at=started_at, ended_at=ended_at, device=device, **prices)
 
 
 def test_attempts_add_up():
@@ -31,10 +31,10 @@ def test_judges_count_towards_the_cost_of_each_attempt():
     """One slot has no price, one has both prices, and the currency of one is unknown."""
     cost = sum_cost(
         [
-            attempt(0, 3600, currency="EUR", judged=0.25),
-            attempt(3600, 7200, price=2.0, currency="EUR", judged=0.5),
+            attempt(0, 3600, currency="EUR", judge_cost=0.25),
+            attempt(3600, 7200, price=2.0, currency="EUR", judge_cost=0.5),
             attempt(7200, 10800, price=4.0, currency="USD"),
-            attempt(7200, 10800, judged=9.0),
+            attempt(7200, 10800, judge_cost=9.0),
         ],
         now=0,
     )

@@ -85,4 +85,4 @@ def test_a_lease_renewed_after_the_look_is_neither_claimed_nor_requeued(session,
     lost_leases = watch.look(session)
     leases.renew_lease(session, run_id, 1)
     assert lifecycle.take_back_lost(session, lost_leases) == []
-    assert lifecycle.claim_run(session, "other", "h", lost=lost_leases) is None
+    assert lifecycle.claim_run(session, "other", "h", lost_leases=lost_leases) is None

@@ -48,20 +48,20 @@ class Installation:
 
 
 @pytest.fixture
-def lab(settings, sessions):
+def installation(settings, sessions):
     return Installation(settings, sessions)
 
 
-def test_only_files_without_an_owner_for_a_day_are_removed(lab, caplog):
-    run_id = lab.add_run()
-    checkpoint = lab.add_checkpoint(run_id, "s000003-a1")
-    unknown_run_directory = lab.add_checkpoint(new_id(), "s000003-a1", row=False).parent
-    orphan = lab.add_checkpoint(run_id, "s000006-a1", row=False)
-    draft = lab.add_checkpoint(run_id, ".s000009-a1.77.draft", row=False)
-    lab.sweep()
-    lab.sweep(hours=23)
+def test_only_files_without_an_owner_for_a_day_are_removed(installation, caplog):
+    run_id = installation.add_run()
+    checkpoint = installation.add_checkpoint(run_id, "s000003-a1")
+    unknown_run_directory = installation.add_checkpoint(new_id(), "s000003-a1", row=False).parent
+    orphan = installation.add_checkpoint(run_id, "s000006-a1", row=False)
+    draft = installation.add_checkpoint(run_id, ".s000009-a1.77.draft", row=False)
+    installation.sweep()
+    installation.sweep(hours=23)
     assert all(path.exists() for path in (checkpoint, unknown_run_directory, orphan, draft))
-    lab.sweep(hours=2)
+    installation.sweep(hours=2)
     assert (checkpoint / "model.safetensors").exists()
     assert not any(path.exists() for path in (unknown_run_directory, orphan, draft))
     messages = [record.getMessage() for record in caplog.records if record.getMessage().startswith("removed")]
@@ -69,66 +69,68 @@ def test_only_files_without_an_owner_for_a_day_are_removed(lab, caplog):
         f"removed {path}, which had belonged to no run for a day"
         for path in (draft, orphan, unknown_run_directory)
     ]
-    lab.sweep(hours=25)
+    installation.sweep(hours=25)
     assert checkpoint.exists()
-    assert lab.events() == []
+    assert installation.events() == []
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
-def test_files_of_an_active_run_are_ignored(lab, status):
-    run_id = lab.add_run(status=status)
-    stray = lab.add_checkpoint(run_id, "s000006-a1", row=False)
-    lab.add_checkpoint(run_id, "s000003-a1").joinpath("manifest.json").unlink()
-    lab.sweep()
-    lab.sweep(hours=25)
+def test_files_of_an_active_run_are_ignored(installation, status):
+    run_id = installation.add_run(status=status)
+    stray = installation.add_checkpoint(run_id, "s000006-a1", row=False)
+    installation.add_checkpoint(run_id, "s000003-a1").joinpath("manifest.json").unlink()
+    installation.sweep()
+    installation.sweep(hours=25)
     assert stray.exists()
-    assert lab.events() == []
+    assert installation.events() == []
 
 
-def test_files_that_get_a_row_in_time_are_kept(lab):
-    run_id = lab.add_run()
-    late_checkpoint = lab.add_checkpoint(run_id, "s000006-a1", row=False)
-    lab.sweep()
+def test_files_that_get_a_row_in_time_are_kept(installation):
+    run_id = installation.add_run()
+    late_checkpoint = installation.add_checkpoint(run_id, "s000006-a1", row=False)
+    installation.sweep()
     values = {"step": 6, "attempt": 1, "sha256": "", "bytes_total": 9, "manifest": {}}
-    with lab.sessions.begin() as session:
+    with installation.sessions.begin() as session:
         session.add(Checkpoint(run_id=run_id, path=late_checkpoint.name, **values))
-    lab.sweep(hours=25)
+    installation.sweep(hours=25)
     assert late_checkpoint.exists()
 
 
-def test_a_run_resumed_during_the_sweep_keeps_its_files(lab, monkeypatch):
-    run_id = lab.add_run(status="stopped")
-    stray = lab.add_checkpoint(run_id, "s000006-a1", row=False)
-    lab.sweep()
+def test_a_run_resumed_during_the_sweep_keeps_its_files(installation, monkeypatch):
+    run_id = installation.add_run(status="stopped")
+    stray = installation.add_checkpoint(run_id, "s000006-a1", row=False)
+    installation.sweep()
     original_newest_change = strays_module._newest_change
 
     def resume_and_look(path):
-        with lab.sessions.begin() as session:
+        with installation.sessions.begin() as session:
             session.execute(update(Run).values(status="queued"))
         return original_newest_change(path)
 
     monkeypatch.setattr(strays_module, "_newest_change", resume_and_look)
-    lab.sweep(hours=25)
+    installation.sweep(hours=25)
     assert stray.exists()
 
 
-def test_links_and_names_that_cannot_be_runs_of_this_database_are_ignored(lab, tmp_path):
+def test_links_and_names_that_cannot_be_runs_of_this_database_are_ignored(installation, tmp_path):
     outside_directory = tmp_path / "outside"
     outside_directory.mkdir()
     (outside_directory / "precious").write_text("")
-    older_checkpoint = lab.add_checkpoint(new_id(), "s000003-a1", row=False)  # perhaps of another database
+    older_checkpoint = installation.add_checkpoint(
+        new_id(), "s000003-a1", row=False
+    )  # perhaps of another database
     time.sleep(0.002)
-    run_id = lab.add_run()
-    lab.add_checkpoint(run_id, "s000003-a1")
-    runs = lab.settings.state / "runs"
+    run_id = installation.add_run()
+    installation.add_checkpoint(run_id, "s000003-a1")
+    runs = installation.settings.state / "runs"
     (runs / "notes.txt").write_text("mine")
     (runs / "mine").mkdir()
     (runs / new_id()).symlink_to(outside_directory)
     (runs / run_id / "s000006-a1").symlink_to(outside_directory)
-    holder = lab.add_checkpoint(new_id(), "s000003-a1", row=False)
+    holder = installation.add_checkpoint(new_id(), "s000003-a1", row=False)
     (holder / "link").symlink_to(outside_directory)
-    lab.sweep()
-    lab.sweep(hours=25)
+    installation.sweep()
+    installation.sweep(hours=25)
     assert not holder.exists()
     assert (outside_directory / "precious").exists()
     assert older_checkpoint.exists()
@@ -139,24 +141,24 @@ def test_links_and_names_that_cannot_be_runs_of_this_database_are_ignored(lab, t
     assert (runs / run_id / "s000006-a1").is_symlink()
 
 
-def test_a_checkpoint_whose_files_are_gone_is_reported_once(lab):
-    run_id = lab.add_run()
-    lab.add_checkpoint(run_id, "s000003-a1")
-    incomplete_checkpoint = lab.add_checkpoint(run_id, "s000006-a1")
+def test_a_checkpoint_whose_files_are_gone_is_reported_once(installation):
+    run_id = installation.add_run()
+    installation.add_checkpoint(run_id, "s000003-a1")
+    incomplete_checkpoint = installation.add_checkpoint(run_id, "s000006-a1")
     (incomplete_checkpoint / "manifest.json").unlink()
-    lab.sweep()
-    lab.sweep(hours=1)
+    installation.sweep()
+    installation.sweep(hours=1)
     line = "checkpoint s000006-a1 is missing from the disk: no run can continue or start from it"
-    assert lab.events() == [(run_id, "error", 3, line)]
-    with lab.sessions() as session:
+    assert installation.events() == [(run_id, "error", 3, line)]
+    with installation.sessions() as session:
         assert len(session.scalars(select(Checkpoint)).all()) == 2
 
 
-def test_a_missing_disk_is_not_reported_checkpoint_by_checkpoint(lab):
-    run_id = lab.add_run()
-    checkpoint = lab.add_checkpoint(run_id, "s000003-a1")
-    checkpoint.parent.rename(lab.settings.state / "elsewhere")
-    lab.sweep()
-    (lab.settings.state / "runs").rmdir()
-    lab.sweep()
-    assert lab.events() == []
+def test_a_missing_disk_is_not_reported_checkpoint_by_checkpoint(installation):
+    run_id = installation.add_run()
+    checkpoint = installation.add_checkpoint(run_id, "s000003-a1")
+    checkpoint.parent.rename(installation.settings.state / "elsewhere")
+    installation.sweep()
+    (installation.settings.state / "runs").rmdir()
+    installation.sweep()
+    assert installation.events() == []

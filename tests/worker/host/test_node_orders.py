@@ -60,7 +60,7 @@ def group(pair, sessions, claim):
     group.close()
 
 
-def answer_of(sessions):
+def load_answer(sessions):
     with sessions() as session:
         return Answer(**session.scalars(select(Node.work).where(Node.rank == 1)).one())
 
@@ -97,14 +97,14 @@ def test_a_follower_without_the_shared_directory_reports_it(
     order = Order(claim.run_id, claim.attempt, "127.0.0.1", 1, "secret", ("leader", "follower"))
     file = nonce_file(pair[1].state, claim.run_id, claim.attempt)
     follower.serve(order, [CPU_SLOT])
-    assert answer_of(sessions).state == "refused"
-    assert answer_of(sessions).reason == (
+    assert load_answer(sessions).state == "refused"
+    assert load_answer(sessions).reason == (
         f"does not see {file}: STATE_DIR must be one directory for all nodes"
     )
     file.parent.mkdir()
     file.write_text("of another leader")
     follower.serve(order, [CPU_SLOT])
-    assert "sees another file than the leader" in answer_of(sessions).reason
+    assert "sees another file than the leader" in load_answer(sessions).reason
     with pytest.raises(UnlikeRanks, match=r"^node 1 \(.*\) sees another file than the leader"):
         group._missing()
 

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 CONFIG = {**merge(SMALL_CONFIG, CASES["GRPO"]), "checkpointing": {"every": 1}}
 
 
-class Lab:
+class WorkerGroup:
     """A database, a state directory and the workers of one group."""
 
     def __init__(self, settings, sessions, url):
@@ -90,27 +90,27 @@ class Lab:
     def wait(self, condition, seconds=600):
         deadline = time.monotonic() + seconds
         while not (outcome := condition()):
-            assert time.monotonic() < deadline, self.words()
-            assert all(worker.poll() is None for worker in self.workers.values()), self.words()
+            assert time.monotonic() < deadline, self.format_logs()
+            assert all(worker.poll() is None for worker in self.workers.values()), self.format_logs()
             time.sleep(0.05)
         return outcome
 
     def wait_for_end(self, run_id, status="finished"):
         self.wait(lambda: self.run(run_id).status not in ("queued", "running"))
         run = self.run(run_id)
-        assert run.status == status, (run.reason, self.words())
+        assert run.status == status, (run.reason, self.format_logs())
         return run
 
     def wait_for_step(self, run_id, step):
         self.wait(lambda: self.run(run_id).last_step >= step)
 
-    def words(self):
+    def format_logs(self):
         """Return the end of the workers' logs."""
         with self.sessions() as session:
             seats = "\n".join(map(str, load_seats(session, "pair")))
         return "\n".join([seats, *(path.read_text()[-3000:] for path in self.logs)])
 
-    def rank_of(self, rank):
+    def find_first_rank(self, rank):
         """Return the process id of a node's first rank, the trainer of its worker."""
         trainers = [
             process
@@ -125,7 +125,7 @@ class Lab:
             return "".join(
                 chunk.text
                 for chunk in load_log_chunks(
-                    session, run_id, attempt=attempt, after=None, limit=100, backwards=False
+                    session, run_id, attempt=attempt, after_key=None, limit=100, backwards=False
                 )
             )
 
@@ -157,11 +157,11 @@ class Lab:
 
 
 @pytest.fixture
-def lab(state_dir, sqlite_url):
+def worker_group(state_dir, sqlite_url):
     settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4, grpolab_token=TOKEN)
     engine = open_engine(settings.effective_database_url)
     prepare_broker(Broker("filesystem://", ""), settings)
-    group = Lab(settings, open_sessions(engine), sqlite_url)
+    group = WorkerGroup(settings, open_sessions(engine), sqlite_url)
     yield group
     group.close()
     engine.dispose()
@@ -174,30 +174,33 @@ Most values of twenty steps agree within 3e-7. A step whose gradient is ten time
 (rare tokens, a ratio far from 1) amplifies earlier differences: 1.1e-5 of its norm was measured."""
 
 
-def max_difference(left, right):
+def max_difference(first_metrics, second_metrics):
     """Return the largest difference and its metric. Shares may cross a limit by rounding."""
-    assert left.keys() == right.keys()
+    assert first_metrics.keys() == second_metrics.keys()
     return max(
-        (abs(left[key] - right[key]) / max(1.0, abs(right[key])), key)
-        for key in left
+        (abs(first_metrics[key] - second_metrics[key]) / max(1.0, abs(second_metrics[key])), key)
+        for key in first_metrics
         if not key[1].endswith("_frac")
     )
 
 
-def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(lab):
+def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(worker_group):
     for rank in (0, 1):
-        lab.start(rank)
-    run_id = lab.queue(steps=5)
-    lab.wait_for_step(run_id, 2)
-    os.kill(lab.rank_of(1), signal.SIGUSR1)  # the rank prints its stack traces
-    lab.wait(lambda: "most recent call first" in lab.logs[1].read_text())
-    os.kill(lab.rank_of(1), signal.SIGKILL)
-    assert lab.wait_for_end(run_id).attempt == 2
-    assert lab.attempt(run_id, 1).outcome == f"node 1 ({platform.node()}): the trainer was ended by SIGKILL"
-    lines = [line for line in lab.log(run_id, 1).splitlines() if line.startswith("node 1 (")]
+        worker_group.start(rank)
+    run_id = worker_group.queue(steps=5)
+    worker_group.wait_for_step(run_id, 2)
+    os.kill(worker_group.rank_of(1), signal.SIGUSR1)  # the rank prints its stack traces
+    worker_group.wait(lambda: "most recent call first" in worker_group.logs[1].read_text())
+    os.kill(worker_group.rank_of(1), signal.SIGKILL)
+    assert worker_group.wait_for_end(run_id).attempt == 2
+    assert (
+        worker_group.attempt(run_id, 1).outcome
+        == f"node 1 ({platform.node()}): the trainer was ended by SIGKILL"
+    )
+    lines = [line for line in worker_group.log(run_id, 1).splitlines() if line.startswith("node 1 (")]
     assert any("most recent call first" in line for line in lines)
-    expected = expected_of(train(CONFIG, ranks=1, steps=5))
-    metrics = lab.metrics(run_id)
+    expected = index_metrics(train(CONFIG, ranks=1, steps=5))
+    metrics = worker_group.metrics(run_id)
     shared_keys = metrics.keys() & expected.keys()
     assert (5, "reward/mean") in shared_keys
     assert (
@@ -206,48 +209,56 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
         )[0]
         < MAX_DIFFERENCE
     )
-    stopped_run = lab.queue(steps=900)
-    lab.wait_for_step(stopped_run, 1)
-    with lab.sessions.begin() as session:
+    stopped_run = worker_group.queue(steps=900)
+    worker_group.wait_for_step(stopped_run, 1)
+    with worker_group.sessions.begin() as session:
         lifecycle.request_action(session, stopped_run, "stop")
-    lab.wait_for_end(stopped_run, "stopped")
-    lab.wait(lab.is_idle)
+    worker_group.wait_for_end(stopped_run, "stopped")
+    worker_group.wait(worker_group.is_idle)
 
 
-def expected_of(trained):
+def index_metrics(trained_run):
     """Return the values of each step of a run in one process, as `WorkerGroup.metrics` names them."""
     return {
         (step, name): metric_value
-        for step, metrics in enumerate(trained.steps, 1)
+        for step, metrics in enumerate(trained_run.steps, 1)
         for name, metric_value in metrics.items()
     }
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("devices", [1, 2])
-def test_twenty_steps_on_two_nodes_match_those_of_one_process(lab, devices):
-    lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
-    lab.start(0)
-    lab.start(1)
-    single_node_run = lab.queue(steps=20, resources={"nodes": 1})
-    on_two_nodes = lab.queue(steps=20, resources={"devices": devices})
-    lab.wait_for_end(single_node_run)
-    lab.wait_for_end(on_two_nodes)
-    difference, (step, name) = max_difference(lab.metrics(single_node_run), lab.metrics(on_two_nodes))
+def test_twenty_steps_on_two_nodes_match_those_of_one_process(worker_group, devices):
+    worker_group.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
+    worker_group.start(0)
+    worker_group.start(1)
+    single_node_run = worker_group.queue(steps=20, resources={"nodes": 1})
+    on_two_nodes = worker_group.queue(steps=20, resources={"devices": devices})
+    worker_group.wait_for_end(single_node_run)
+    worker_group.wait_for_end(on_two_nodes)
+    difference, (step, name) = max_difference(
+        worker_group.metrics(single_node_run), worker_group.metrics(on_two_nodes)
+    )
     print(f"2 nodes x {devices}: {difference:.1e} ({name} of step {step})")
     assert difference < MAX_DIFFERENCE
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_worker_of_the_group_loses_nothing(lab, victim):
-    lab.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
-    lab.start(0)
-    lab.start(1)
-    single_node_run, two_node_run = lab.queue(steps=9, resources={"nodes": 1}), lab.queue(steps=9)
-    lab.wait_for_step(two_node_run, 3)
-    lab.kill(victim)
-    lab.start(victim)
-    assert lab.wait_for_end(two_node_run).attempt >= 2
-    lab.wait_for_end(single_node_run)
-    assert max_difference(lab.metrics(single_node_run), lab.metrics(two_node_run))[0] < MAX_DIFFERENCE
+def test_a_killed_worker_of_the_group_loses_nothing(worker_group, victim):
+    worker_group.start("alone", WORKER_NODES="1", WORKER_NODE_RANK="0")
+    worker_group.start(0)
+    worker_group.start(1)
+    single_node_run, two_node_run = (
+        worker_group.queue(steps=9, resources={"nodes": 1}),
+        worker_group.queue(steps=9),
+    )
+    worker_group.wait_for_step(two_node_run, 3)
+    worker_group.kill(victim)
+    worker_group.start(victim)
+    assert worker_group.wait_for_end(two_node_run).attempt >= 2
+    worker_group.wait_for_end(single_node_run)
+    assert (
+        max_difference(worker_group.metrics(single_node_run), worker_group.metrics(two_node_run))[0]
+        < MAX_DIFFERENCE
+    )

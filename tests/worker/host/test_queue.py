@@ -134,7 +134,7 @@ def files(tmp_path):
 
 
 @contextmanager
-def channel_of(settings):
+def open_channel(settings):
     with worker_queue(settings).connection() as connection:
         yield connection.default_channel
 
@@ -144,12 +144,12 @@ def test_every_message_of_a_file_queue_is_read_complete_and_once(files):
     count, read_ids = 400, []
 
     def write(name):
-        with channel_of(files) as channel:
+        with open_channel(files) as channel:
             for number in range(count // 2):
                 channel._put("gpu", {"id": [name, number], "body": "x" * 2_000})
 
     def read_messages(_name):
-        with channel_of(files) as channel:
+        with open_channel(files) as channel:
             while len(read_ids) < count:
                 with suppress(Empty):
                     read_ids.append(channel._get("gpu")["id"])

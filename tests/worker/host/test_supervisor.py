@@ -84,22 +84,22 @@ def read(sessions, run_id):
         return session.get_one(Run, run_id)
 
 
-def log_of(sessions, run_id):
+def read_log(sessions, run_id):
     with sessions() as session:
         query = select(LogChunk.text).where(LogChunk.run_id == run_id).order_by(LogChunk.number)
         return "".join(session.scalars(query))
 
 
-def supervise_in_thread(supervisor, claimed):
-    thread = threading.Thread(target=supervisor.supervise, args=(claimed,))
+def supervise_in_thread(supervisor, claimed_run):
+    thread = threading.Thread(target=supervisor.supervise, args=(claimed_run,))
     thread.start()
     return thread
 
 
-def pid_of(sessions, claimed):
+def wait_for_pid(sessions, claimed_run):
     def pid():
         with sessions() as session:
-            return session.get_one(Attempt, (claimed.run_id, claimed.attempt)).pid
+            return session.get_one(Attempt, (claimed_run.run_id, claimed_run.attempt)).pid
 
     return wait_for(pid)
 
@@ -116,14 +116,14 @@ def test_a_ready_spare_takes_the_run(make_supervisor, sessions):
     spare_pid, claimed_run = supervisor._spare._process.pid, claim(sessions)
     supervisor.supervise(claimed_run)
     assert read(sessions, run_id).status == "finished"
-    assert pid_of(sessions, claimed_run) == spare_pid
+    assert wait_for_pid(sessions, claimed_run) == spare_pid
     assert not supervisor.spare_is_ready
 
 
 def test_output_is_kept_clean_and_in_order(make_supervisor, sessions):
     run_id = queue_run(sessions)
     make_supervisor("chatty").supervise(claim(sessions))
-    log = log_of(sessions, run_id)
+    log = read_log(sessions, run_id)
     assert "100%\n" in log
     assert "to stderr\n" in log
     assert "\x1b" not in log
@@ -135,7 +135,7 @@ def test_the_trainer_sees_no_secret_of_the_service(make_supervisor, sessions, se
     monkeypatch.setenv("BROKER_URL", "redis://me:secret@host")
     run_id = queue_run(sessions)
     make_supervisor("finish").supervise(claim(sessions))
-    assert '{"threads": "1", "token": null}' in log_of(sessions, run_id)
+    assert '{"threads": "1", "token": null}' in read_log(sessions, run_id)
     environment = trainer_environment(settings, Slot(0, "cpu", "CPU", 1), os.environ)
     assert not {"GRPOLAB_TOKEN", "BROKER_URL"} & environment.keys()
     assert environment["HF_HUB_OFFLINE"] == "1"
@@ -172,7 +172,7 @@ def run_after_sigkill(toy, sessions):
     claimed_run = claim(sessions)
     thread = supervise_in_thread(toy("long"), claimed_run)
     wait_for(has_steps(sessions, run_id))
-    os.kill(pid_of(sessions, claimed_run), signal.SIGKILL)
+    os.kill(wait_for_pid(sessions, claimed_run), signal.SIGKILL)
     thread.join()
     return read(sessions, run_id)
 
@@ -249,7 +249,7 @@ def test_a_lost_lease_ends_the_trainer_and_leaves_the_run_unchanged(make_supervi
     claimed_run = claim(sessions)
     thread = supervise_in_thread(make_supervisor("long"), claimed_run)
     wait_for(has_steps(sessions, run_id))
-    pid = pid_of(sessions, claimed_run)
+    pid = wait_for_pid(sessions, claimed_run)
     with sessions.begin() as session:
         session.execute(update(Run).values(attempt=7, worker_id="another"))
     thread.join(60)
@@ -262,7 +262,7 @@ def test_a_lost_lease_ends_the_trainer_and_leaves_the_run_unchanged(make_supervi
 def test_child_processes_of_a_trainer_end_with_it(make_supervisor, sessions):
     run_id = queue_run(sessions)
     make_supervisor("child").supervise(claim(sessions))
-    child = int(log_of(sessions, run_id).split("child ")[1].split()[0])
+    child = int(read_log(sessions, run_id).split("child ")[1].split()[0])
     assert not is_alive(child)
 
 
@@ -294,7 +294,7 @@ supervisor.supervise(Claim({claimed_run.run_id!r}, 1, {{}}))
     }
     process = subprocess.Popen([sys.executable, "-c", program], env=environment)
     wait_for(has_steps(sessions, claimed_run.run_id))
-    pid = pid_of(sessions, claimed_run)
+    pid = wait_for_pid(sessions, claimed_run)
     process.kill()
     process.wait()
     wait_for(lambda: not is_alive(pid))
@@ -308,7 +308,7 @@ def test_a_trainer_without_new_steps_prints_its_stacks_and_is_ended(make_supervi
     assert (run.status, run.own_failures) == ("queued", 1)
     assert run.last_step > 0
     assert run.reason.startswith("hung: no step for ")
-    assert "toy_trainer.py" in log_of(sessions, run_id)
+    assert "toy_trainer.py" in read_log(sessions, run_id)
 
 
 def test_a_process_that_cannot_start_affects_nothing_else(settings, sessions, stopping):

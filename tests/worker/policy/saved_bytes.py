@@ -9,7 +9,7 @@ from torch import Tensor, nn
 Result = TypeVar("Result")
 
 
-def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, int]:
+def saved_bytes(model: nn.Module, forward: Callable[[], Result]) -> tuple[Result, int]:
     """Return the result of `forward`, and the bytes saved for its gradients, excluding the model's weights.
 
     A storage that several operations save counts once."""
@@ -25,7 +25,7 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        result = work()
+        result = forward()
     return result, sum(bytes_by_storage.values())
 
 

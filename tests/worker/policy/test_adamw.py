@@ -16,7 +16,7 @@ def on_gpu(test):
     return pytest.mark.gpu(skipped(test))
 
 
-def layers_of(dtype=torch.float32):
+def make_layers(dtype=torch.float32):
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 16))
     return layers.to(dtype)
@@ -41,13 +41,13 @@ def fit(layers, *, moments="float32", offload=False, steps=STEPS, optimizer=None
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("offload", [False, True])
 def test_a_restored_optimizer_continues_bit_by_bit(moments, dtype, offload):
-    uninterrupted_layers = layers_of(dtype)
+    uninterrupted_layers = make_layers(dtype)
     fit(uninterrupted_layers, moments=moments, offload=offload, steps=8)
-    half_trained = layers_of(dtype)
+    half_trained = make_layers(dtype)
     first_optimizer, _ = fit(half_trained, moments=moments, offload=offload, steps=4)
     saved_tensors = {name: tensor.clone() for name, tensor in first_optimizer.tensors().items()}
     assert all(type(tensor) is torch.Tensor for tensor in saved_tensors.values())
-    resumed_layers = layers_of(dtype)
+    resumed_layers = make_layers(dtype)
     config = OptimizerConfig(lr=3e-3, weight_decay=0.01, moments=moments)
     restored_optimizer = PolicyOptimizer(resumed_layers, config, steps=STEPS, offload=offload)
     resumed_layers.load_state_dict(half_trained.state_dict())
@@ -61,7 +61,7 @@ def test_a_restored_optimizer_continues_bit_by_bit(moments, dtype, offload):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_offloaded_optimizer_computes_the_same(dtype):
-    resident_layers, offloaded_layers = layers_of(dtype), layers_of(dtype)
+    resident_layers, offloaded_layers = make_layers(dtype), make_layers(dtype)
     fit(resident_layers)
     fit(offloaded_layers, offload=True)
     assert all(
@@ -75,7 +75,7 @@ def test_an_offloaded_optimizer_computes_the_same(dtype):
 @on_gpu
 @pytest.mark.parametrize("moments", ["float32", "int8"])
 def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments):
-    resident_layers, offloaded_layers = layers_of().cuda(), layers_of().cuda()
+    resident_layers, offloaded_layers = make_layers().cuda(), make_layers().cuda()
     for layers, offload in ((resident_layers, False), (offloaded_layers, True)):
         optimizer = PolicyOptimizer(
             layers, OptimizerConfig(lr=3e-3, moments=moments), steps=4, offload=offload

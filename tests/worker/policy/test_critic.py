@@ -36,7 +36,7 @@ def tokens(policy):
     return token_batch(prompts, [[5, 6, 7], [5, 6, 8, 9], [6], [7, 5, 6, 7, 8]], pad_id=policy.pad_id)
 
 
-def critic_of(policy, **changes) -> CriticModel:
+def make_critic(policy, **changes) -> CriticModel:
     return CriticModel(policy.model, resolve({**CONFIG, **changes}))
 
 
@@ -48,16 +48,16 @@ def with_nonzero_head(model):
 
 def test_a_new_critic_predicts_zero_and_leaves_the_policy_unchanged(policy, tokens):
     weights_before = copy.deepcopy(policy.model.state_dict())
-    critic = critic_of(policy)
+    critic = make_critic(policy)
     assert critic.predict(tokens).abs().max() == 0
-    critic.fit(batch_of(critic, tokens), [torch.arange(4)], Fitted(), step=1)
+    critic.fit(make_batch(critic, tokens), [torch.arange(4)], Fitted(), step=1)
     assert critic.predict(tokens).abs().max() > 0
     assert all(
         torch.equal(weights_before[name], weight) for name, weight in policy.model.state_dict().items()
     )
 
 
-def batch_of(critic, tokens):
+def make_batch(critic, tokens):
     returns = torch.linspace(0, 1, 5).expand(4, 5)
     return ValueBatch(tokens, tokens.mask, critic.predict(tokens), returns)
 
@@ -71,9 +71,9 @@ def test_a_value_depends_only_on_the_text_before_its_token(policy, tokens):
 
 
 def test_the_critic_fits_its_targets(policy, tokens):
-    critic = critic_of(policy)
+    critic = make_critic(policy)
     fitted = Fitted()
-    batch = batch_of(critic, tokens)
+    batch = make_batch(critic, tokens)
     critic.fit(batch, [torch.arange(4)] * 40, fitted, step=1)
     error = (critic.predict(tokens) - batch.returns)[tokens.mask]
     assert error.abs().max() < 0.1

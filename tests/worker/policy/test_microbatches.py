@@ -14,8 +14,8 @@ def batch(lengths, prompt=2):
     return token_batch([[5] * prompt] * len(lengths), [[7] * length for length in lengths], pad_id=0)
 
 
-def shapes(parts, tokens):
-    return [(len(rows), int((tokens.lengths + tokens.prompt_lengths)[rows].max())) for rows in parts]
+def shapes(row_sets, tokens):
+    return [(len(rows), int((tokens.lengths + tokens.prompt_lengths)[rows].max())) for rows in row_sets]
 
 
 def test_tokens_include_prompt_and_padding():
@@ -44,9 +44,9 @@ def test_every_completion_is_in_one_microbatch_and_only_a_single_one_exceeds_the
 def failing_above(count):
     tried_sizes = []
 
-    def compute(parts):
-        tried_sizes.append([len(rows) for rows in parts])
-        if max(map(len, parts)) > count:
+    def compute(row_sets):
+        tried_sizes.append([len(rows) for rows in row_sets])
+        if max(map(len, row_sets)) > count:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
         return "done"
 

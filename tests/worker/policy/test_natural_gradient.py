@@ -10,10 +10,10 @@ from worker.policy.natural_gradient import conjugate_gradient, fisher_product, n
 class Softmax:
     """Three actions sampled from the old policy, with one advantage each."""
 
-    def __init__(self, old, advantages):
-        self.old = torch.tensor(old, dtype=torch.float64)
+    def __init__(self, old_probabilities, advantages):
+        self.old_probabilities = torch.tensor(old_probabilities, dtype=torch.float64)
         self.advantages = torch.tensor(advantages, dtype=torch.float64)
-        self.theta = self.old.log().clone().requires_grad_()
+        self.theta = self.old_probabilities.log().clone().requires_grad_()
         self.start = self.theta.detach().clone()
 
     @property
@@ -26,7 +26,7 @@ class Softmax:
         yield (self.policy * self.advantages)[1:].sum()
 
     def divergence(self):
-        yield (self.old * (self.old.log() - self.theta.log_softmax(dim=0))).sum()
+        yield (self.old_probabilities * (self.old_probabilities.log() - self.theta.log_softmax(dim=0))).sum()
 
     def step(self, **trust):
         return natural_step([self.theta], self.surrogate, self.divergence, TrustRegion(**trust))

@@ -49,8 +49,8 @@ def logprobs_and_gradient(model, tokens=None):
     return scored.logprobs.detach(), loss.detach(), torch.cat(gradients)
 
 
-def compare(padded, packed, *, relative):
-    for expected, packed_value in zip(padded, packed, strict=True):
+def compare(padded_result, packed_result, *, relative):
+    for expected, packed_value in zip(padded_result, packed_result, strict=True):
         assert (packed_value - expected).norm() <= relative * expected.norm()
 
 

@@ -47,7 +47,7 @@ def copy(tmp_path):
     return tmp_path / "mine"
 
 
-def refusal(name, settings, **changes):
+def find_error(name, settings, **changes):
     with pytest.raises(InvalidConfig) as error_info:
         load_policy(PolicyConfig(name=name, **changes), settings)
     [error] = error_info.value.errors
@@ -63,7 +63,7 @@ def test_the_built_in_policy_is_a_small_qwen3_with_a_character_tokenizer(tiny):
 
 
 def test_a_hub_name_while_offline_is_refused(offline, tmp_path):
-    path, message, _ = refusal("Qwen/Qwen3-0.6B", offline)
+    path, message, _ = find_error("Qwen/Qwen3-0.6B", offline)
     assert path == "policy.name"
     assert message == (
         f"'Qwen/Qwen3-0.6B' is neither built in nor a directory of MODELS_DIR ({tmp_path}), "
@@ -73,7 +73,7 @@ def test_a_hub_name_while_offline_is_refused(offline, tmp_path):
 
 def test_pickled_weights_are_refused(copy, offline):
     (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
-    assert "holds no weights (expected *.safetensors)" in refusal("mine", offline).message
+    assert "holds no weights (expected *.safetensors)" in find_error("mine", offline).message
 
 
 def test_a_model_with_custom_code_is_refused(copy, offline):
@@ -81,14 +81,14 @@ def test_a_model_with_custom_code_is_refused(copy, offline):
     (copy / "config.json").write_text(
         json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "evil.Model"}})
     )
-    assert "requires custom code (auto_map, trust_remote_code)" in refusal("mine", offline).message
+    assert "requires custom code (auto_map, trust_remote_code)" in find_error("mine", offline).message
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused(copy, offline):
     document = json.loads((copy / "tokenizer.json").read_text())
     document["model"]["vocab"]["extra"] = 101
     (copy / "tokenizer.json").write_text(json.dumps(document))
-    assert "the tokenizer has 102 tokens, the model only 101" in refusal("mine", offline).message
+    assert "the tokenizer has 102 tokens, the model only 101" in find_error("mine", offline).message
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_energy_of_a_token_is_the_squared_distance_of_its_score(double, elem
     assert int((energies > 0).sum()) <= len(rows)
 
 
-def gradients_of(policy, batch, weight=lambda result: result.logprobs.sum(), **options):
+def compute_gradient(policy, batch, weight=lambda result: result.logprobs.sum(), **options):
     policy.model.zero_grad()
     weight(token_logprobs(policy.model, batch, temperature=1.0, **options)).backward()
     return torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()])
@@ -171,16 +171,16 @@ def test_the_prefix_tree_has_the_gradient_of_the_padded_batch(double, monkeypatc
     by_form = []
     for tree in (True, False):
         monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_, tree=tree: tree)
-        by_form.append(gradients_of(double, batch, lambda result: (result.logprobs * weights).sum()))
+        by_form.append(compute_gradient(double, batch, lambda result: (result.logprobs * weights).sum()))
         assert double.model.get_input_embeddings().weight.grad[double.pad_id].abs().max() > 0.1
     torch.testing.assert_close(*by_form, atol=1e-5, rtol=0)
 
 
 def test_chunks_of_the_vocabulary_do_not_change_the_gradient(double, monkeypatch):
     batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
-    unchunked = gradients_of(double, batch)
+    unchunked = compute_gradient(double, batch)
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", 700)
-    torch.testing.assert_close(gradients_of(double, batch), unchunked, atol=1e-5, rtol=0)
+    torch.testing.assert_close(compute_gradient(double, batch), unchunked, atol=1e-5, rtol=0)
 
 
 def byte_level_tokenizer():

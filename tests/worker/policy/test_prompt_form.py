@@ -51,7 +51,7 @@ def form(template: str | None = CHATML, **policy: object) -> PromptForm:
     return prompt_form(tokenizer(template), PolicyConfig(**({"chat_template": True} | policy)))
 
 
-def refusal(call) -> tuple[str, str]:
+def find_error(call) -> tuple[str, str]:
     with pytest.raises(InvalidConfig) as error_info:
         call()
     [error] = error_info.value.errors
@@ -85,7 +85,7 @@ def test_messages_and_tools_are_formatted_unchanged():
     ],
 )
 def test_a_template_that_cannot_open_an_answer_is_refused(template, policy, path, phrase):
-    error_path, message = refusal(lambda: form(template, **policy))
+    error_path, message = find_error(lambda: form(template, **policy))
     assert (error_path, phrase in message) == (f"policy.{path}", True), message
 
 
@@ -164,17 +164,17 @@ def test_a_template_that_hangs_on_one_row_is_refused_there_and_the_next_row_work
     chat_form = prompt_form(
         tokenizer(template), PolicyConfig(chat_template=True), process_with_tokenizer(template)
     )
-    path, message = refusal(lambda: chat_form.ids(Prompt("a/2", "hang", "", "a")))
+    path, message = find_error(lambda: chat_form.ids(Prompt("a/2", "hang", "", "a")))
     assert path == "policy.chat_template"
     assert message.startswith("the policy's chat template refuses: it takes ")
     assert chat_form.text(SUM_PROMPT) == "<user>1+1=?</user><assistant>"
     assert chat_form.tokenizer.decode(chat_form.ids(SUM_PROMPT)) == chat_form.text(SUM_PROMPT)
 
 
-def add_growing_merges(grown, letter):
+def add_growing_merges(altered_tokenizer, letter):
     """Let the tokenizer double a letter 60 times."""
     doubling = [normalizers.Replace(letter, letter * 2) for _ in range(60)]
-    grown.backend_tokenizer.normalizer = normalizers.Sequence(doubling)
+    altered_tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(doubling)
 
 
 def test_a_tokenizer_that_expands_a_text_endlessly_is_refused_before_the_run(process_with_tokenizer):
@@ -195,5 +195,5 @@ def test_an_untrusted_policy_is_tested_before_it_is_loaded(settings, monkeypatch
     monkeypatch.setattr(
         TokenizerProcess, "probe", lambda _self: (_ for _ in ()).throw(Refused(LIMIT_MESSAGE))
     )
-    path, message = refusal(lambda: load_policy(PolicyConfig(name="mine"), settings))
+    path, message = find_error(lambda: load_policy(PolicyConfig(name="mine"), settings))
     assert (path, message) == ("policy.name", f"'mine': its tokenizer cannot be opened: {LIMIT_MESSAGE}")

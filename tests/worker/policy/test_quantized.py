@@ -37,7 +37,7 @@ def load(settings, **fields):
     return policy
 
 
-def bytes_of(weight):
+def count_bytes(weight):
     """Return the bytes of a weight. torchao's tensors report the sizes of the tensors they replace."""
     return weight.qdata.nbytes + weight.scale.nbytes if hasattr(weight, "qdata") else weight.nbytes
 
@@ -96,7 +96,7 @@ def test_a_policy_with_rounded_weights_learns_through_them(settings, monkeypatch
     assert all(weight.grad.abs().sum() > 0 for weight in adapter_weights(policy.model).values())
     sizes = [
         sum(
-            bytes_of(weight)
+            count_bytes(weight)
             for name, weight in quantized.model.named_parameters()
             if "layers" in name and "lora" not in name
         )

@@ -51,14 +51,14 @@ def mixture():
     return load_policy(PolicyConfig(name="tiny_moe"), Settings())
 
 
-def sampled(policy, **options):
+def sample_completions(policy, **options):
     groups = Sampler(policy, routes=True, **options).sample(
         PROMPTS, 4, Decoding(40), torch.Generator().manual_seed(0)
     )
     return [completion for group in groups for completion in group]
 
 
-def batch_of(policy, completions):
+def make_batch(policy, completions):
     return token_batch(
         [policy.encode(prompt.text, room=40) for prompt in PROMPTS for _ in range(4)],
         [completion.ids.tolist() for completion in completions],
@@ -68,8 +68,8 @@ def batch_of(policy, completions):
 
 
 def test_the_samplers_routes_match_those_of_a_fresh_forward_pass(mixture):
-    completions = sampled(mixture)
-    batch = batch_of(mixture, completions)
+    completions = sample_completions(mixture)
+    batch = make_batch(mixture, completions)
     with torch.no_grad():
         fresh_pass = routed_logprobs(mixture.model, batch, temperature=1.0)
     replayed_choices, fresh_choices = (
@@ -82,7 +82,9 @@ def test_the_samplers_routes_match_those_of_a_fresh_forward_pass(mixture):
 
 
 def test_recorded_routes_do_not_depend_on_the_rest_of_the_batch(mixture):
-    for separate, batched in zip(sampled(mixture), sampled(mixture, rows_at_once=4), strict=True):
+    for separate, batched in zip(
+        sample_completions(mixture), sample_completions(mixture, rows_at_once=4), strict=True
+    ):
         np.testing.assert_array_equal(separate.ids, batched.ids)
         np.testing.assert_array_equal(np.sort(separate.routes), np.sort(batched.routes))
 
@@ -90,7 +92,7 @@ def test_recorded_routes_do_not_depend_on_the_rest_of_the_batch(mixture):
 @torch.no_grad()
 def test_tokens_are_processed_by_the_replayed_experts(mixture):
     """All tokens are routed to the last two experts, as if the router had no others."""
-    batch = batch_of(mixture, sampled(mixture))
+    batch = make_batch(mixture, sample_completions(mixture))
     forced_routes = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
     replayed_logprobs = routed_logprobs(
         mixture.model, batch_with(batch, forced_routes), temperature=1.0
@@ -122,7 +124,7 @@ def batch_with(batch, routes):
 
 @torch.no_grad()
 def test_a_microbatch_replays_its_own_rows(mixture):
-    batch = batch_of(mixture, sampled(mixture))
+    batch = make_batch(mixture, sample_completions(mixture))
     batch = batch_with(batch, (batch.routes.int() + 1).remainder(8).to(torch.uint8))
     rows = torch.tensor([13, 2, 7])
     of_batch = routed_logprobs(mixture.model, batch, temperature=1.0).scored.logprobs
@@ -133,8 +135,8 @@ def test_a_microbatch_replays_its_own_rows(mixture):
 @torch.no_grad()
 def test_routing_replay_brings_the_probabilities_of_an_int8_sampler_closer(mixture):
     policy = Behaviour(SamplingConfig(precision="int8")).policy(mixture)
-    completions = sampled(policy)
-    batch = batch_of(mixture, completions)
+    completions = sample_completions(policy)
+    batch = make_batch(mixture, completions)
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
     replayed_pass = routed_logprobs(mixture.model, batch, temperature=1.0)
     unreplayed_logprobs = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
@@ -157,8 +159,8 @@ def test_routes_of_other_mixtures_are_recorded_and_replayed(mixture, family):
     torch.manual_seed(0)
     model = MODEL_BY_FAMILY[family]().eval()
     policy = as_policy(model, mixture.tokenizer, name=family, chat_template=False)
-    completions = sampled(policy)
-    batch = batch_of(policy, completions)
+    completions = sample_completions(policy)
+    batch = make_batch(policy, completions)
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
     replayed_pass = routed_logprobs(policy.model, batch, temperature=1.0)
     torch.testing.assert_close(replayed_pass.scored.logprobs, sampler, rtol=0, atol=1e-4)

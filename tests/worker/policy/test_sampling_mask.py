@@ -26,7 +26,7 @@ def tiny():
     return load_policy(PolicyConfig(), Settings())
 
 
-def mask_of(*rows):
+def make_mask(*rows):
     """Return a completion whose tokens kept these ids, where () keeps all."""
     counts = np.array([len(row) for row in rows])
     return SamplingMask(counts, np.array([index for row in rows for index in row], dtype=np.int64))
@@ -38,7 +38,7 @@ def scores_of_logits(logits, target, *rows):
     nn.init.eye_(layer.weight)
     head = Head(layer, scale=1.0, cap=None)
     states = States(torch.tensor([logits]), torch.tensor([0]))
-    pairs = mask_pairs([mask_of(*rows)]) if rows else None
+    pairs = mask_pairs([make_mask(*rows)]) if rows else None
     values = score_states(
         head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs
     )
@@ -76,21 +76,21 @@ def test_the_gradient_matches_logits_set_to_minus_infinity():
         mask_offsets[token, list(row) or slice(None)] = 0
     expected = (masked_logits[of_token] + mask_offsets).log_softmax(dim=-1)[torch.arange(3), targets]
     logprobs = sparse_logits.log_softmax(dim=-1)
-    scores = logprobs[of_token, targets] - mask_log_mass(logprobs, of_token, mask_pairs([mask_of(*rows)]))
+    scores = logprobs[of_token, targets] - mask_log_mass(logprobs, of_token, mask_pairs([make_mask(*rows)]))
     expected.sum().backward()
     scores.sum().backward()
     torch.testing.assert_close(scores, expected)
     torch.testing.assert_close(sparse_logits.grad, masked_logits.grad)
 
 
-def sampled(policy, decoding, **options):
+def sample_completions(policy, decoding, **options):
     groups = Sampler(policy, keep_mask=True, **options).sample(
         PROMPTS, 4, decoding, torch.Generator().manual_seed(0)
     )
     return [completion for group in groups for completion in group]
 
 
-def batch_of(policy, completions):
+def make_batch(policy, completions):
     return token_batch(
         [policy.encode(prompt.text, room=40) for prompt in PROMPTS for _ in range(4)],
         [completion.ids.tolist() for completion in completions],
@@ -106,8 +106,8 @@ def batch_of(policy, completions):
 def test_the_same_weights_and_support_have_the_same_probabilities(tiny, decoding, elements, monkeypatch):
     """Without the mask, rho would be the kept mass on every token instead of 1."""
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
-    completions = sampled(tiny, decoding)
-    batch = batch_of(tiny, completions)
+    completions = sample_completions(tiny, decoding)
+    batch = make_batch(tiny, completions)
     with torch.no_grad():
         learner_scores = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
     sampler = pad_values([completion.sampler_logprobs.tolist() for completion in completions], batch)
@@ -118,7 +118,7 @@ def test_the_same_weights_and_support_have_the_same_probabilities(tiny, decoding
 
 
 def test_every_sampled_token_is_in_the_kept_set(tiny):
-    for completion in sampled(tiny, Decoding(40, 1.0, 0.9, 4)):
+    for completion in sample_completions(tiny, Decoding(40, 1.0, 0.9, 4)):
         row_ends = np.cumsum(completion.sampling_mask.counts)
         assert len(completion.sampling_mask.counts) == len(completion)
         for token, end, count in zip(completion.ids, row_ends, completion.sampling_mask.counts, strict=True):
@@ -129,8 +129,8 @@ def test_every_sampled_token_is_in_the_kept_set(tiny):
 
 
 def test_the_kept_set_does_not_depend_on_the_rest_of_the_batch(tiny):
-    sampled_together = sampled(tiny, Decoding(40, 1.0, 0.9))
-    sampled_apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
+    sampled_together = sample_completions(tiny, Decoding(40, 1.0, 0.9))
+    sampled_apart = sample_completions(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
     for batched, separate in zip(sampled_together, sampled_apart, strict=True):
         np.testing.assert_array_equal(batched.sampling_mask.counts, separate.sampling_mask.counts)
         np.testing.assert_array_equal(batched.sampling_mask.ids, separate.sampling_mask.ids)

@@ -32,7 +32,9 @@ def products(count: int = 40, **extra: Any) -> list[dict[str, Any]]:
     return [{"prompt": f"{n}*{n}=?", "answer": n * n, **extra} for n in range(count)]
 
 
-def mixture_of(problems: list[dict[str, Any]], datasets_dir: Path, *, seed: int = 0, order: str = "shuffled"):
+def make_mixture(
+    problems: list[dict[str, Any]], datasets_dir: Path, *, seed: int = 0, order: str = "shuffled"
+):
     return build_mixture(
         SOURCES_ADAPTER.validate_python(problems),
         seed=seed,
@@ -220,7 +222,7 @@ def plugin_package(tmp_path: Path, monkeypatch):
 
 
 def test_a_users_problem_is_used_by_name_with_its_parameters(plugin_package, tmp_path):
-    mixture = mixture_of([{"name": "plugin", "entry_point": "letters", "params": {"text": "xy"}}], tmp_path)
+    mixture = make_mixture([{"name": "plugin", "entry_point": "letters", "params": {"text": "xy"}}], tmp_path)
     [prompt] = mixture.prompts(7, 1)
     assert (prompt.text, prompt.problem, prompt.domain) == ("xy train 7", "letters", "custom")
 
@@ -247,7 +249,7 @@ def test_a_users_problem_is_used_by_name_with_its_parameters(plugin_package, tmp
 )
 def test_a_misbehaving_problem_fails_with_an_explanation(plugin_package, tmp_path, name, params, reason):
     with pytest.raises(PluginFailed, match=reason):
-        mixture_of([{"name": "plugin", "entry_point": name, "params": params}], tmp_path)
+        make_mixture([{"name": "plugin", "entry_point": name, "params": params}], tmp_path)
 
 
 def three_sources(tmp_path: Path) -> list[dict[str, Any]]:
@@ -261,7 +263,7 @@ def three_sources(tmp_path: Path) -> list[dict[str, Any]]:
 
 def test_the_evaluation_set_is_distinct_fixed_and_never_trained_on(tmp_path):
     sources = three_sources(tmp_path)
-    mixture = mixture_of(sources, tmp_path, seed=1)
+    mixture = make_mixture(sources, tmp_path, seed=1)
     held_out = mixture.evaluation_set(100)
     assert Counter(prompt.problem for prompt in held_out) == {
         "sums": 50,
@@ -269,13 +271,13 @@ def test_the_evaluation_set_is_distinct_fixed_and_never_trained_on(tmp_path):
         "file:squares.jsonl": 4,
     }
     assert len({prompt.text for prompt in held_out}) == 79  # the file holds out only 4 rows of 40
-    assert held_out == mixture_of(sources, tmp_path, seed=2).evaluation_set(100)
+    assert held_out == make_mixture(sources, tmp_path, seed=2).evaluation_set(100)
     trained_texts = {prompt.text for prompt in mixture.prompts(0, 4000)}
     assert not trained_texts & {prompt.text for prompt in held_out}
 
 
 def test_questions_held_out_by_one_source_are_not_trained_through_another(plugin_package, tmp_path):
-    mixture = mixture_of([{"name": "plugin", "entry_point": "leaky"}], tmp_path)
+    mixture = make_mixture([{"name": "plugin", "entry_point": "leaky"}], tmp_path)
     held_out = {prompt.text for prompt in mixture.evaluation_set(20)}
     assert held_out == {f"question {number}" for number in range(20)}
     trained_texts = {prompt.text for prompt in mixture.prompts(0, 100)}

@@ -83,7 +83,7 @@ def test_near_duplicate_rows_are_reported_or_dropped(tmp_path):
     )
 
 
-def shingles_of(text):
+def split_shingles(text):
     words = normalise(text).split()
     return {tuple(words[start : start + 3]) for start in range(max(1, len(words) - 2))}
 
@@ -95,9 +95,9 @@ def shingles_of(text):
 )
 def test_the_index_finds_the_same_as_comparing_all_pairs(texts, count, limit):
     held_out, questions = texts[:count], texts[count:]
-    kept_runs, expected = [shingles_of(text) for text in held_out], {}
+    kept_runs, expected = [split_shingles(text) for text in held_out], {}
     for number, text in enumerate(questions):
-        runs = shingles_of(text)
+        runs = split_shingles(text)
         best = max(
             (len(runs & kept_shingles) / len(runs | kept_shingles) for kept_shingles in kept_runs), default=0
         )

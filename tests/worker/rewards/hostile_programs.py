@@ -141,11 +141,13 @@ def hostile_programs(*, secret: str, port: int) -> Iterator[Hostile]:
     for shape, frame in PROGRAM_SHAPES.items():
         for name, text in ATTACKS.items():
             attack = text.format(secret=secret, port=port)
-            body = frame.format(attack=attack, indented=indented(attack), twice=indented(indented(attack)))
-            function = f"{EQUAL_TO_ALL}\ndef f(x):\n{indented(body)}\n  return Any()\n"
+            body = frame.format(
+                attack=attack, indented=indent_text(attack), twice=indent_text(indent_text(attack))
+            )
+            function = f"{EQUAL_TO_ALL}\ndef f(x):\n{indent_text(body)}\n  return Any()\n"
             yield Hostile(f"{name}, {shape}", f"{body}\nprint(True)", function)
 
 
-def indented(text: str) -> str:
+def indent_text(text: str) -> str:
     """Return a text as an indented block of Python."""
     return "\n".join("  " + line for line in text.splitlines())

@@ -148,7 +148,7 @@ def reward_subjects() -> dict[str, Subject]:
     """Return the built-in rewards. Those that the trainer evaluates itself also get the long answers."""
     from worker.rewards.mathematics import is_equal
 
-    _import_all_of(
+    _import_all(
         "sympy.concrete", "sympy.integrals", "sympy.series", "sympy.sets", "sympy.simplify", "sympy.solvers"
     )
 
@@ -177,7 +177,7 @@ def reward_subjects() -> dict[str, Subject]:
     }
 
 
-def _import_all_of(*packages: str) -> None:
+def _import_all(*packages: str) -> None:
     """Import what sympy imports lazily, so that the remaining imports are caused by answers."""
     for package in map(importlib.import_module, packages):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
@@ -227,7 +227,7 @@ def main(names: list[str]) -> None:
 
 def report(subject: Subject) -> dict[str, Any]:
     """Return the effects of the hostile answers: events, changed grades and exceeded limits."""
-    grades_before = [_judged(subject, answer) for answer in subject.honest * 2]
+    grades_before = [_grade_answer(subject, answer) for answer in subject.honest * 2]
     events: list[str] = []
     has_changed_grades, killed_answers, judged_count, start = False, [], 0, 0
     while start < len(subject.answers):
@@ -265,7 +265,7 @@ def lines_of_fork(subject: Subject, start: int) -> Iterator[dict[str, Any]]:
     os.waitpid(child, 0)
 
 
-def _judge(subject: Subject, start: int, out: Any) -> None:
+def _judge(subject: Subject, start: int, output: Any) -> None:
     events: list[str] = []
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -275,17 +275,17 @@ def _judge(subject: Subject, start: int, out: Any) -> None:
         is_long = len(subject.answers[number]) > MAX_ANSWER_CHARS
         signal.setitimer(signal.ITIMER_PROF, LONG_LIMIT_SECONDS if is_long else LIMIT_SECONDS)
         signal.setitimer(signal.ITIMER_REAL, BLOCKED_SECONDS)
-        _judged(subject, subject.answers[number])
+        _grade_answer(subject, subject.answers[number])
         is_last = number == len(subject.answers) - 1 or number % CHECKED_EVERY == 0
         signal.setitimer(signal.ITIMER_PROF, BLOCKED_SECONDS)
-        honest_grades = [_judged(subject, answer) for answer in subject.honest * 2] if is_last else None
-        out.write(json.dumps({"number": number, "events": [*events], "honest": honest_grades}) + "\n")
-        out.flush()
+        honest_grades = [_grade_answer(subject, answer) for answer in subject.honest * 2] if is_last else None
+        output.write(json.dumps({"number": number, "events": [*events], "honest": honest_grades}) + "\n")
+        output.flush()
         events.clear()
     os.access(END, os.F_OK)
 
 
-def _judged(subject: Subject, answer: str) -> Any:
+def _grade_answer(subject: Subject, answer: str) -> Any:
     try:
         return subject.judge(answer)
     except Exception as error:  # noqa: BLE001 - as in the checking process: the answer is wrong then

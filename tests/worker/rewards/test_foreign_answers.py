@@ -36,8 +36,8 @@ def test_a_sandboxed_process_that_answers_with_a_deep_value_counts_as_dead(monke
     monkeypatch.setenv("PYTHONPATH", str(TEST_DIRECTORY))
     with Sandbox("deep_answers", additional_paths=(TEST_DIRECTORY,)) as sandbox:
         with pytest.raises(Died):
-            sandbox.ask("deep", seconds=60)
-        assert sandbox.ask("flat", seconds=60) == {"a": 1}
+            sandbox.run_operation("deep", seconds=60)
+        assert sandbox.run_operation("flat", seconds=60) == {"a": 1}
 
 
 def test_every_reader_raises_its_own_error_for_an_invalid_answer():

@@ -15,7 +15,7 @@ WRONG_ON_HELD_OUT = {
 }
 
 
-def misjudged(pairs: list[Pair], *, question: str = "?") -> set[Pair]:
+def find_misjudged(pairs: list[Pair], *, question: str = "?") -> set[Pair]:
     checkers = Checkers(1)
     questions = [
         (
@@ -37,7 +37,7 @@ def misjudged(pairs: list[Pair], *, question: str = "?") -> set[Pair]:
     ids=["tuned on", "held out", "decided"],
 )
 def test_the_grader_agrees_with_people_except_for_the_listed_pairs(pairs, wrong):
-    assert misjudged(pairs) == wrong
+    assert find_misjudged(pairs) == wrong
 
 
 def test_a_list_must_have_the_order_that_the_question_asks_for():
@@ -47,7 +47,7 @@ def test_a_list_must_have_the_order_that_the_question_asks_for():
         Pair("1, 2.5, 3", r"1, \frac{5}{2}, 3", is_right=True),
         Pair("1, 2.5, 3", r"\frac{5}{2}, 1, 3", is_right=False),
     ]
-    assert misjudged(pairs, question="Give them in increasing order.") == set()
+    assert find_misjudged(pairs, question="Give them in increasing order.") == set()
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ HONEST_PAIRS = [
 ]
 
 
-def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
+def pair_with_tests(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
     """Return each program with its test, either with all forms of test or with one form in turn."""
     pairs = []
     for number, program_forms in enumerate(programs):
@@ -90,7 +90,7 @@ def test_no_hostile_program_escapes_passes_or_changes_another_grade(tmp_path, li
     secret = tmp_path / "secret"
     secret.write_text(HIDDEN_RESULT)
     programs = list(hostile_programs(secret=str(secret), port=listener.getsockname()[1]))
-    hostile_pairs = pairs_of(programs if IS_FULL else programs[: len(ATTACKS)])
+    hostile_pairs = pair_with_tests(programs if IS_FULL else programs[: len(ATTACKS)])
     names_before, code = {path.name for path in Path("/tmp").iterdir()}, sources()
     with closing(CodeGrader(2)) as grader:
         passed, changed_rounds = [], 0

@@ -54,7 +54,7 @@ def checkers():
     checkers.close()
 
 
-def score_of(checkers: Checkers, answer: str, text: str, **term: object) -> float | None:
+def grade_answer(checkers: Checkers, answer: str, text: str, **term: object) -> float | None:
     term = {"timeout_seconds": 20, **term}
     [grade] = Grader(CorrectnessReward.model_validate(term), checkers).grades([(prompt(answer), text)])
     return grade.score
@@ -195,15 +195,15 @@ def test_respelled_answers_are_equal_without_algebra(expected, answer):
     ],
 )
 def test_mathematics_is_compared_by_meaning(checkers, expected, answer, score):
-    assert score_of(checkers, expected, rf"\boxed{{{answer}}}") == score
+    assert grade_answer(checkers, expected, rf"\boxed{{{answer}}}") == score
 
 
 def test_an_answer_that_hangs_algebra_is_killed_at_its_limit_and_the_next_is_scored(checkers):
-    score_of(checkers, "x+1", r"\boxed{1+x}")
+    grade_answer(checkers, "x+1", r"\boxed{1+x}")
     timeouts_before = checkers.timeouts
-    assert score_of(checkers, "3", HANGING_ANSWER, timeout_seconds=0.5) == 0
+    assert grade_answer(checkers, "3", HANGING_ANSWER, timeout_seconds=0.5) == 0
     assert checkers.timeouts == timeouts_before + 1
-    assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
+    assert grade_answer(checkers, "x+1", r"\boxed{1+x}") == 1
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ def test_an_answer_that_hangs_algebra_is_killed_at_its_limit_and_the_next_is_sco
     ],
 )
 def test_odd_text_is_wrong_and_harmless(checkers, text):
-    assert score_of(checkers, "3", rf"\boxed{{{text}}}", timeout_seconds=0.5) == 0
-    assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
+    assert grade_answer(checkers, "3", rf"\boxed{{{text}}}", timeout_seconds=0.5) == 0
+    assert grade_answer(checkers, "x+1", r"\boxed{1+x}") == 1
 
 
 def test_a_busy_sandbox_ends_with_its_killed_trainer():
@@ -327,7 +327,7 @@ def test_a_text_is_repetitive_if_its_end_repeats(text, is_repetitive):
     assert (distinct_gram_share(text) < 1 / 3) is is_repetitive
 
 
-def scored(terms: Sequence[Any], prompts: list[Prompt], texts: list[list[str]]):
+def score_texts(terms: Sequence[Any], prompts: list[Prompt], texts: list[list[str]]):
     scorer = Scorer(terms, processes=1)
     try:
         return scorer.score(prompts, [[completion(text) for text in row] for row in texts])
@@ -340,7 +340,7 @@ RIGHT, WRONG = r"<think>2+3=5</think>\boxed{5}", r"<think>2+3=6</think>\boxed{6}
 
 
 def test_the_reward_is_the_weighted_sum_of_its_terms():
-    [group] = scored(
+    [group] = score_texts(
         [CorrectnessReward(), ThinkFormatReward(weight=0.25)],
         [SUM_PROMPT],
         [[RIGHT, WRONG, r"\boxed{5}", ""]],
@@ -352,7 +352,7 @@ def test_the_reward_is_the_weighted_sum_of_its_terms():
 
 def test_a_conditional_term_is_for_correct_completions_only():
     terms = [CorrectnessReward(), ThinkFormatReward(weight=0.5, only_when_correct=True)]
-    [group] = scored(terms, [SUM_PROMPT], [[RIGHT, WRONG]])
+    [group] = score_texts(terms, [SUM_PROMPT], [[RIGHT, WRONG]])
     assert group.terms["think_format"] == (1, 0)
     assert group.rewards == (1.5, 0)
 
@@ -365,7 +365,7 @@ def test_without_a_required_format_nothing_counts():
         BoxedFormatReward(weight=0, required=True),
     ]
     texts = [RIGHT, WRONG, r"\boxed{5}", "<think>2+3=5</think> five"]
-    [group] = scored(terms, [SUM_PROMPT], [texts])
+    [group] = score_texts(terms, [SUM_PROMPT], [texts])
     assert group.rewards == (1, 0.1, 0, 0)
     assert group.missed == (False, False, True, True)
     assert group.terms["correctness"] == (1, 0, 1, 0)
@@ -405,7 +405,7 @@ def test_a_term_of_a_domain_replaces_the_general_term():
         ThinkFormatReward(domain="code", weight=1),
     ]
     code = prompt("5", problem="sums", domain="code")
-    first, second, third = scored(terms, [code, SUM_PROMPT, code], [[RIGHT], [RIGHT], [WRONG]])
+    first, second, third = score_texts(terms, [code, SUM_PROMPT, code], [[RIGHT], [RIGHT], [WRONG]])
     assert (first.rewards, second.rewards, third.rewards) == ((4,), (1,), (1,))
     assert list(second.terms) == ["correctness"]
 
@@ -494,7 +494,7 @@ def plugin_package(tmp_path: Path, monkeypatch):
 def test_a_reward_that_fails_repeatedly_ends_the_run_with_an_explanation(plugin_package, name, reason):
     seconds = 0.5 if name == "hanging" else 60
     with pytest.raises(PluginFailed, match=reason):
-        scored(
+        score_texts(
             [PluginReward(entry_point=name, timeout_seconds=seconds)],
             [SUM_PROMPT],
             [[RIGHT] * MAX_CONSECUTIVE_FAILURES],

@@ -113,7 +113,7 @@ class Engine:
         return {"object": "text_completion", "model": body["model"], "choices": choices}
 
 
-def app_of(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
+def make_app(engine: Engine) -> FastAPI:  # noqa: C901 - one route after the other
     """Return the application with vLLM's routes that a run uses."""
     app = FastAPI()
 
@@ -212,7 +212,7 @@ def main() -> None:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()  # a request that arrives before the server waits
-    server = uvicorn.Server(uvicorn.Config(app_of(engine), log_level="critical"))
+    server = uvicorn.Server(uvicorn.Config(make_app(engine), log_level="critical"))
 
     def follow() -> None:
         sys.stdin.read()

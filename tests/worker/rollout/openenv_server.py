@@ -138,7 +138,7 @@ async def answer(connection: ServerConnection, episode: Guess, request: dict[str
 
 
 async def misbehave(  # noqa: C901, PLR0912 - a case for each way
-    connection: ServerConnection, how: str, good: dict[str, Any]
+    connection: ServerConnection, fault: str, good_reply: dict[str, Any]
 ) -> None:
     replacement_by_fault: dict[str, tuple[str, Any]] = {
         "text_reward": ("reward", "1"),
@@ -148,15 +148,15 @@ async def misbehave(  # noqa: C901, PLR0912 - a case for each way
         "text_done": ("done", "no"),
         "no_observation": ("observation", []),
     }
-    if how in replacement_by_fault:
-        name, replacement = replacement_by_fault[how]
-        good["data"][name] = replacement
-    if how == "sums_to_infinity":
-        good["data"]["done"] = False
-    if how == "no_done":
-        del good["data"]["done"]
-    text = json.dumps(good).replace("Infinity", "1e999")
-    match how:
+    if fault in replacement_by_fault:
+        name, replacement = replacement_by_fault[fault]
+        good_reply["data"][name] = replacement
+    if fault == "sums_to_infinity":
+        good_reply["data"]["done"] = False
+    if fault == "no_done":
+        del good_reply["data"]["done"]
+    text = json.dumps(good_reply).replace("Infinity", "1e999")
+    match fault:
         case "no_json":
             await connection.send(text[:-5])
         case "no_object":
@@ -164,7 +164,7 @@ async def misbehave(  # noqa: C901, PLR0912 - a case for each way
         case "bytes":
             await connection.send(text.encode())
         case "large":
-            await connection.send(json.dumps(good | {"more": "x" * 10_000_000}))
+            await connection.send(json.dumps(good_reply | {"more": "x" * 10_000_000}))
         case "slow":
             await asyncio.sleep(3600)
         case "trickle":
@@ -180,7 +180,7 @@ async def misbehave(  # noqa: C901, PLR0912 - a case for each way
         case "drops":
             connection.transport.abort()
         case "VALIDATION_ERROR" | "EXECUTION_ERROR" | "SESSION_ERROR":
-            await connection.send(error(how, "<eos> no such move"))
+            await connection.send(error(fault, "<eos> no such move"))
         case _:
             await connection.send(text)
 
@@ -195,7 +195,7 @@ async def over_http(connection: ServerConnection, request: Request) -> Response 
     """Answer requests outside a session."""
     fault, _, endpoint = request.path.removeprefix("/").partition("/")
     if request.path == "/seen":
-        return told(connection, dict(SEEN))
+        return make_json_response(connection, dict(SEEN))
     if fault == "locked" and request.headers.get("Authorization") != f"Bearer {API_KEY}":
         return connection.respond(HTTPStatus.UNAUTHORIZED, "a key is wanted")
     if endpoint == "schema":
@@ -206,7 +206,7 @@ async def over_http(connection: ServerConnection, request: Request) -> Response 
             "bad_schema": {"type": "nothing"},
             "far_schema": REMOTE_SCHEMA,
         }
-        return told(connection, {"action": schemas.get(fault, TEXT_SCHEMA)})
+        return make_json_response(connection, {"action": schemas.get(fault, TEXT_SCHEMA)})
     if fault == "redirects":
         response = connection.respond(HTTPStatus.FOUND, "elsewhere")
         response.headers["Location"] = "/good/ws"
@@ -218,7 +218,7 @@ async def over_http(connection: ServerConnection, request: Request) -> Response 
     return None
 
 
-def told(connection: ServerConnection, value: Any) -> Response:
+def make_json_response(connection: ServerConnection, value: Any) -> Response:
     response = connection.respond(HTTPStatus.OK, json.dumps(value))
     del response.headers["Content-Type"]
     response.headers["Content-Type"] = "application/json"

@@ -64,7 +64,7 @@ def begin_rollouts(tiny, scorer):
         samplers_ahead.close()
 
 
-def content_of(batch):
+def summarise_batch(batch):
     """Return the prompts, tokens and versions of a batch."""
     return [
         (group.prompt.id, completion.ids.tolist(), completion.version)
@@ -102,8 +102,8 @@ def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(begin_rol
     with first_queue.held():
         state = first_queue.values(), {name: tensor.clone() for name, tensor in first_queue.tensors().items()}
     restored_queue = begin_rollouts(ahead=3, step=1, cursor=2, state=state)
-    expected = [content_of(first_queue.take(never)) for _ in range(3)]
-    assert [content_of(restored_queue.take(never)) for _ in range(3)] == expected
+    expected = [summarise_batch(first_queue.take(never)) for _ in range(3)]
+    assert [summarise_batch(restored_queue.take(never)) for _ in range(3)] == expected
     next_batch = restored_queue.take(
         never
     )  # not in the checkpoint, so sampled again from the prompts that follow

@@ -28,7 +28,7 @@ def tiny():
     return load_policy(PolicyConfig(), Settings())
 
 
-def sampled(policy):
+def sample_completions(policy):
     groups = Sampler(policy).sample(PROMPTS, 4, Decoding(40), torch.Generator().manual_seed(0))
     return [completion for group in groups for completion in group]
 
@@ -54,12 +54,14 @@ def test_a_layer_in_8_bits_computes_the_same_as_torchao(inputs):
 def test_another_precision_samples_with_its_own_probabilities(tiny, precision):
     policy = Behaviour(SamplingConfig(precision=precision)).policy(tiny)
     assert isinstance(decoder_for(policy.model), LeanDecoder)
-    for completion in sampled(policy):
+    for completion in sample_completions(policy):
         ids = torch.tensor([tiny.encode(PROMPTS[0].text, room=40)])
         assert torch.isfinite(policy.model(ids).logits).all()
         assert np.isfinite(completion.sampler_logprobs).all()
-    exact_logprobs = np.concatenate([completion.sampler_logprobs for completion in sampled(tiny)])
-    inexact_logprobs = np.concatenate([completion.sampler_logprobs for completion in sampled(policy)])
+    exact_logprobs = np.concatenate([completion.sampler_logprobs for completion in sample_completions(tiny)])
+    inexact_logprobs = np.concatenate(
+        [completion.sampler_logprobs for completion in sample_completions(policy)]
+    )
     assert not np.array_equal(
         exact_logprobs[: len(inexact_logprobs)], inexact_logprobs[: len(exact_logprobs)]
     )
@@ -79,14 +81,16 @@ def test_8_bits_through_the_lean_path_match_8_bits_through_the_model(tiny, monke
     the last bit of a sum decides. That explains a third of the difference that 8 bits make; different weights
     would explain all of it."""
     policy = Behaviour(SamplingConfig(precision="int8")).policy(tiny)
-    lean = sampled(policy)
+    lean = sample_completions(policy)
     monkeypatch.setattr("worker.rollout.sampler.decoder_for", GenericDecoder)
     between_paths, of_8_bits = [], []
-    for number, (lean_completion, model_completion) in enumerate(zip(lean, sampled(policy), strict=True)):
+    for number, (lean_completion, model_completion) in enumerate(
+        zip(lean, sample_completions(policy), strict=True)
+    ):
         equal_count = sum(
             takewhile(bool, map(eq, lean_completion.ids.tolist(), model_completion.ids.tolist()))
         )
-        in_float = token_logprobs_of(tiny, PROMPTS[number // 4], model_completion.ids)
+        in_float = compute_token_logprobs(tiny, PROMPTS[number // 4], model_completion.ids)
         between_paths.extend(
             abs(
                 lean_completion.sampler_logprobs[:equal_count]
@@ -99,7 +103,7 @@ def test_8_bits_through_the_lean_path_match_8_bits_through_the_model(tiny, monke
 
 
 @torch.no_grad()
-def token_logprobs_of(policy, prompt, ids):
+def compute_token_logprobs(policy, prompt, ids):
     encoded_prompt = policy.encode(prompt.text, room=40)
     logits = policy.model(torch.tensor([encoded_prompt + ids.tolist()])).logits[
         0, len(encoded_prompt) - 1 : -1

@@ -13,7 +13,7 @@ from backend.config.engines import ColocatedEngine as ColocatedConfig
 from backend.config.sections import PolicyConfig
 from tests.waiting import wait_for
 from tests.worker.rollout import fake_vllm
-from tests.worker.rollout.test_server_engine import changed_policy, drawn
+from tests.worker.rollout.test_server_engine import changed_policy, sample_groups
 from worker.policy.model import BUILT_IN, load_policy
 from worker.rewards import endpoint
 from worker.rollout.colocated_engine import ColocatedEngine
@@ -70,18 +70,20 @@ def test_the_server_sleeps_except_to_sample_and_survives_one_death(make_engine):
         "/update_weight_version",
         "/wake_up?tags=kv_cache",
     ]
-    first = drawn(sampling)
+    first = sample_groups(sampling)
     assert {completion.version for group in first for completion in group} == {0}
     sampling.rest()
     assert paths(sampling)[-1] == "/sleep?level=2"
     assert sampling.take_metrics()["time/engine_sleep_seconds"] > 0
 
-    changed_policy(sampling.policy, by=1.0)
+    changed_policy(sampling.policy, scale=1.0)
     sampling.sync(1, sampling.policy)
-    second = drawn(sampling)
+    second = sample_groups(sampling)
     assert {completion.version for group in second for completion in group} == {1}
     os.kill(sampling.process.pid, signal.SIGKILL)
-    repeated_groups = drawn(sampling)  # in the middle of a batch: restarted with weights and random numbers
+    repeated_groups = sample_groups(
+        sampling
+    )  # in the middle of a batch: restarted with weights and random numbers
     assert [completion.ids.tolist() for group in repeated_groups for completion in group] == [
         completion.ids.tolist() for group in second for completion in group
     ]
@@ -90,7 +92,7 @@ def test_the_server_sleeps_except_to_sample_and_survives_one_death(make_engine):
 
     os.kill(sampling.process.pid, signal.SIGKILL)
     with pytest.raises(EngineFailed, match="vLLM beside the trainer has died twice in one batch: "):
-        drawn(sampling)
+        sample_groups(sampling)
     directories = [sampling._command.directory, sampling.server.directory]
     assert all(directory.exists() for directory in directories)
     sampling.close()
@@ -101,9 +103,9 @@ def test_an_adapter_is_loaded_onto_a_base_that_survives_sleep(make_engine):
     sampling = make_engine(LoraAdapter(rank=2))
     sampling.check()
     for version in (0, 1):
-        changed_policy(sampling.policy, by=0.3)
+        changed_policy(sampling.policy, scale=0.3)
         sampling.sync(version, sampling.policy)
-        assert {completion.version for group in drawn(sampling) for completion in group} == {version}
+        assert {completion.version for group in sample_groups(sampling) for completion in group} == {version}
         sampling.rest()
     requested = paths(sampling)
     assert requested.count("/sleep?level=1") == 3
@@ -113,7 +115,7 @@ def test_an_adapter_is_loaded_onto_a_base_that_survives_sleep(make_engine):
     wait_for(lambda: not sampling.process.is_running(), "it is gone")
     sampling.rest()
     sampling.sync(2, sampling.policy)
-    assert {completion.version for group in drawn(sampling) for completion in group} == {2}
+    assert {completion.version for group in sample_groups(sampling) for completion in group} == {2}
 
 
 def test_the_server_starts_with_the_policy_and_without_the_trainers_secrets(make_engine, monkeypatch):

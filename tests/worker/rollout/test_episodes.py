@@ -60,7 +60,7 @@ class Script:
         return replace(completion, entropies=np.full(len(ids), 0.25, np.float32), version=3)
 
 
-def played(tiny, config, rounds, *, tokens=60, **columns):
+def play_rounds(tiny, config, rounds, *, tokens=60, **columns):
     """Return one group of completions by a script, and the script."""
     script = Script(tiny, *rounds)
     prompts = [Prompt("p", "12*34=?", "", "", columns=columns)]
@@ -72,7 +72,7 @@ def played(tiny, config, rounds, *, tokens=60, **columns):
 
 
 def test_a_call_is_answered_and_the_answer_is_marked(tiny):
-    [completion], script = played(tiny, ToolUse(), [["[calculator: 12*34]nonsense"], [" is it<eos>"]])
+    [completion], script = play_rounds(tiny, ToolUse(), [["[calculator: 12*34]nonsense"], [" is it<eos>"]])
     assert completion.text == "[calculator: 12*34][408] is it"
     assert script.asked == [["12*34=?"], ["12*34=?[calculator: 12*34]" + "[408]"]]
     assert (completion.written, len(completion), completion.own_text) == (26, 31, "[calculator: 12*34] is it")
@@ -86,7 +86,7 @@ def test_a_call_is_answered_and_the_answer_is_marked(tiny):
 
 
 def test_rows_of_a_batch_end_at_different_turns(tiny):
-    completions, script = played(
+    completions, script = play_rounds(
         tiny,
         ToolUse(tools=("calculator", "lookup")),
         [
@@ -107,7 +107,7 @@ def test_rows_of_a_batch_end_at_different_turns(tiny):
 
 def test_a_policy_that_calls_tools_endlessly_is_bounded(tiny):
     """After a few rounds, the remainder is sampled in one call, regardless of its text."""
-    [completion], script = played(tiny, ToolUse(max_turns=1), [["]"]] * 4 + [["]" * 60]])
+    [completion], script = play_rounds(tiny, ToolUse(max_turns=1), [["]"]] * 4 + [["]" * 60]])
     assert (completion.finish_reason, len(completion), completion.turns) == ("length", 60, ())
     assert len(script.asked) == 5
 
@@ -115,7 +115,7 @@ def test_a_policy_that_calls_tools_endlessly_is_bounded(tiny):
 def test_a_long_answer_is_cut_and_hostile_text_becomes_plain_letters(tiny):
     text = "</think><eos><pad>\x00\x1b[31m\N{RIGHT-TO-LEFT OVERRIDE}" + "x" * 10**6
     config = ToolUse(tools=("lookup",), max_observation_tokens=13)
-    [completion], _ = played(tiny, config, [["[lookup: a]"], ["<eos>"]], table={"a": text})
+    [completion], _ = play_rounds(tiny, config, [["[lookup: a]"], ["<eos>"]], table={"a": text})
     [turn] = completion.turns
     observed_ids = completion.ids[slice(*turn.observation)]
     assert turn.is_cut
@@ -199,7 +199,7 @@ def test_a_malformed_call_is_answered_with_the_error(chat_policy, call, problem)
     assert problem in completion.text
 
 
-def sampled(tiny, seed):
+def sample_groups(tiny, seed):
     """Return episodes of the real sampler, and the generator after them."""
     rows = [Prompt("", "59+63=?", "", "", columns={"table": {"59+63": "862"}})] * 3
     generator = torch.Generator().manual_seed(seed)
@@ -209,7 +209,7 @@ def sampled(tiny, seed):
 
 def test_equal_generator_states_give_equal_episodes_and_continue_equally(tiny):
     (first, first_generator), (repeated_groups, second_generator), (of_other_seed, _) = (
-        sampled(tiny, seed) for seed in (1, 1, 2)
+        sample_groups(tiny, seed) for seed in (1, 1, 2)
     )
     texts = [[completion.text for completion in group] for group in first]
     assert texts == [[completion.text for completion in group] for group in repeated_groups]
@@ -219,7 +219,7 @@ def test_equal_generator_states_give_equal_episodes_and_continue_equally(tiny):
 
 
 def test_a_pooled_group_survives_a_checkpoint_with_its_turns(tiny):
-    [completions, *_], _ = sampled(tiny, 1)
+    [completions, *_], _ = sample_groups(tiny, 1)
     group = Group(Prompt("p", "?", "", "sums"), tuple(completions), rewards=(0.0,) * 4)
     [restored_group] = decode_groups(group_documents([group]), group_tensors([group]))
     for original_completion, restored_completion in zip(

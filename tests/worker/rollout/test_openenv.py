@@ -72,24 +72,24 @@ def seen_requests(address):
     return lambda event: httpx2.get(f"{address}/seen").json().get(event, 0)
 
 
-def number_of(prompt):
+def draw_number(prompt):
     """Return the number that the server draws for a prompt."""
     return random.Random(episode_seed(prompt.id)).randint(1, 9)
 
 
-def played(tiny, served, how, rounds, *, prompts=(PROMPT,), tokens=60, **changes):
+def play_rounds(tiny, settings, how, rounds, *, prompts=(PROMPT,), tokens=60, **changes):
     """Return completions by a script, one for each prompt, and the script."""
     config = OpenEnv(server=how.lower(), step_seconds=1.0 if how in SILENT_BEHAVIOURS else 60.0, **changes)
-    episodes = OpenEnvEpisodes(config, tiny, served)
+    episodes = OpenEnvEpisodes(config, tiny, settings)
     script = Script(tiny, *rounds)
     groups = episodes.sample(script, episodes.shown(prompts), 1, Decoding(tokens), torch.Generator())
     return [completion for [completion] in groups], script, episodes
 
 
 def test_an_episode_continues_until_the_environment_ends_it(tiny, served_settings):
-    drawn_number = number_of(PROMPT)
+    drawn_number = draw_number(PROMPT)
     rounds = [["0<eos>"], ["10<eos>"], [f"{drawn_number}<eos>"]]
-    [completion], script, _ = played(tiny, served_settings, "good", rounds)
+    [completion], script, _ = play_rounds(tiny, served_settings, "good", rounds)
     assert script.asked == [
         ["Guess.\n1 to 9?"],
         ["Guess.\n1 to 9?0<eos>\nmore\n"],
@@ -105,11 +105,11 @@ def test_an_episode_continues_until_the_environment_ends_it(tiny, served_setting
 
 
 def test_the_reward_is_the_sum_or_the_last_reward(tiny, served_settings):
-    drawn_number = number_of(PROMPT)
+    drawn_number = draw_number(PROMPT)
     rounds = [[f"<think>8</think>{drawn_number}<eos>"]]
-    [completion], *_ = played(tiny, served_settings, "good", rounds, reward="last")
+    [completion], *_ = play_rounds(tiny, served_settings, "good", rounds, reward="last")
     assert completion.episode == EpisodeResult(1.0, is_done=True)
-    [completion], *_ = played(tiny, served_settings, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
+    [completion], *_ = play_rounds(tiny, served_settings, "good", [["0<eos>"], ["0<eos>"]], max_turns=2)
     assert completion.episode == EpisodeResult(0.0, is_done=False)
     assert [turn.outcome for turn in completion.turns] == ["ok", "ok"]
     assert completion.finish_reason == "stop"
@@ -140,7 +140,7 @@ def test_an_episode_is_lost_with_a_reason_and_its_action_is_sent_once(
 ):
     requests_before = seen_requests(f"{how} step")
     with pytest.raises(EnvironmentFailed) as error_info:
-        played(tiny, served_settings, how, [["0<eos>"]])
+        play_rounds(tiny, served_settings, how, [["0<eos>"]])
     summary = f"the environment {how.lower()} of OPENENV_URLS failed: no episode of a step came to its end"
     assert str(error_info.value).startswith(f"{summary}; the last one: {LOST_REASONS[how]}")
     assert "127.0.0.1" not in str(error_info.value)
@@ -151,7 +151,7 @@ def test_one_lost_episode_does_not_affect_the_others_and_is_counted(tiny, served
     """With a reward of 1e308 per step, the sum overflows at the second step."""
     prompts = [PROMPT, replace(PROMPT, id="episodes/train/0/1")]
     rounds = [["0<eos>", "0" * 60], ["0<eos>"]]
-    completions, _, episodes = played(tiny, served_settings, "sums_to_infinity", rounds, prompts=prompts)
+    completions, _, episodes = play_rounds(tiny, served_settings, "sums_to_infinity", rounds, prompts=prompts)
     assert [completion.episode for completion in completions] == [
         EpisodeResult(None, is_done=False),
         EpisodeResult(0.0, is_done=False),
@@ -167,7 +167,7 @@ def test_one_lost_episode_does_not_affect_the_others_and_is_counted(tiny, served
 @pytest.mark.parametrize("how", ["VALIDATION_ERROR", "EXECUTION_ERROR"])
 def test_a_refused_action_is_reported_to_the_policy_and_the_episode_continues(tiny, served_settings, how):
     rounds = [["0<eos>"], ["1<eos>"]]
-    [completion], script, _ = played(tiny, served_settings, how, rounds, max_turns=2)
+    [completion], script, _ = play_rounds(tiny, served_settings, how, rounds, max_turns=2)
     assert script.asked[1][0].endswith("0<eos>\nerror: <eos> no such move\n")
     observed_ids = completion.ids[slice(*completion.turns[0].observation)]
     assert not set(tiny.stop_ids) & set(observed_ids.tolist())
@@ -206,7 +206,9 @@ def test_an_unusable_server_is_detected_before_the_first_step(
 
 def test_a_server_that_requires_a_key_gets_only_its_own(tiny, served_settings, caplog):
     settings_with_key = served_settings.model_copy(update={"openenv_keys": f"good=another,locked={API_KEY}"})
-    [completion], _, episodes = played(tiny, settings_with_key, "locked", [[f"{number_of(PROMPT)}<eos>"]])
+    [completion], _, episodes = play_rounds(
+        tiny, settings_with_key, "locked", [[f"{draw_number(PROMPT)}<eos>"]]
+    )
     episodes.check()
     assert completion.episode == EpisodeResult(1.0, is_done=True)
     shut = served_settings.model_copy(update={"openenv_keys": "locked=wrong-key"})
@@ -217,7 +219,7 @@ def test_a_server_that_requires_a_key_gets_only_its_own(tiny, served_settings, c
 
 def test_an_episode_that_starts_differently_from_its_prompt_is_lost(tiny, served_settings):
     with pytest.raises(EnvironmentFailed, match="its first observation is another one than in the prompt"):
-        played(tiny, served_settings, "forgetful", [["0<eos>"]])
+        play_rounds(tiny, served_settings, "forgetful", [["0<eos>"]])
 
 
 def test_a_server_that_disconnects_ends_the_run_with_a_reason(tiny, served_settings, settings):
@@ -246,7 +248,7 @@ def test_episodes_beyond_the_session_limit_of_a_server_take_turns(tiny, served_s
 
 
 def test_an_observation_is_cut_and_hostile_text_becomes_plain_letters(tiny, served_settings):
-    [completion], script, _ = played(
+    [completion], script, _ = play_rounds(
         tiny, served_settings, "hostile", [["0<eos>"], ["0<eos>"]], max_turns=2, max_observation_tokens=20
     )
     [first], [second] = script.asked
@@ -270,12 +272,12 @@ def chat_policy(tiny):
 
 
 def test_the_chat_template_shows_the_schema_and_frames_observations(chat_policy, served_settings):
-    drawn_number = number_of(PROMPT)
+    drawn_number = draw_number(PROMPT)
     bad_call = '<tool_call>{"name": "act", "arguments": {"low": 1}}</tool_call><eos>'
     good_call = (
         f'<tool_call>{{"name": "act", "arguments": {{"low": {drawn_number}, "high": 9}}}}</tool_call><eos>'
     )
-    [completion], script, _ = played(
+    [completion], script, _ = play_rounds(
         chat_policy,
         served_settings,
         "json",
@@ -298,16 +300,16 @@ def test_the_chat_template_shows_the_schema_and_frames_observations(chat_policy,
 def test_a_malformed_call_is_not_sent(chat_policy, served_settings, seen_requests, call):
     requests_before = seen_requests("json step")
     rounds = [[f"<tool_call>{call}</tool_call><eos>"], ["0<eos>"]]  # a turn without a call ends it
-    [completion], *_ = played(chat_policy, served_settings, "json", rounds, form="template", tokens=900)
+    [completion], *_ = play_rounds(chat_policy, served_settings, "json", rounds, form="template", tokens=900)
     assert completion.turns[0].outcome == "failed"
     assert completion.episode == EpisodeResult(0.0, is_done=False)
     assert seen_requests("json step") == requests_before
 
 
-def sampled(tiny, served, how, seed):
+def sample_groups(tiny, settings, how, seed):
     """Return episodes of the real sampler."""
     prompts = [replace(PROMPT, id=f"episodes/train/0/{n}") for n in range(3)]
-    episodes = OpenEnvEpisodes(OpenEnv(server=how, max_turns=3, sessions=4), tiny, served)
+    episodes = OpenEnvEpisodes(OpenEnv(server=how, max_turns=3, sessions=4), tiny, settings)
     episodes.check()
     generator = torch.Generator().manual_seed(seed)
     groups = episodes.sample(Sampler(tiny), episodes.shown(prompts), 2, Decoding(60), generator)
@@ -317,7 +319,7 @@ def sampled(tiny, served, how, seed):
 @pytest.mark.parametrize("how", ["good", "two"])
 def test_equal_generator_states_give_equal_episodes(tiny, served_settings, how):
     (first, groups), (second, _), (of_other_seed, _) = (
-        sampled(tiny, served_settings, how, seed) for seed in (1, 1, 2)
+        sample_groups(tiny, served_settings, how, seed) for seed in (1, 1, 2)
     )
     assert first == second
     assert first != of_other_seed
@@ -325,7 +327,7 @@ def test_equal_generator_states_give_equal_episodes(tiny, served_settings, how):
 
 
 def test_a_pooled_group_survives_a_checkpoint_with_its_episodes(tiny, served_settings):
-    _, [completions, *_] = sampled(tiny, served_settings, "good", 1)
+    _, [completions, *_] = sample_groups(tiny, served_settings, "good", 1)
     group = Group(PROMPT, tuple(completions), rewards=(0.0, 0.0))
     [restored_group] = decode_groups(group_documents([group]), group_tensors([group]))
     assert [completion.episode for completion in restored_group.completions] == [

@@ -78,7 +78,7 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def flat(groups):
+def flatten(groups):
     return [completion for group in groups for completion in group]
 
 
@@ -108,7 +108,7 @@ def test_the_lean_path_computes_the_same_as_the_model(tiny, kind, fewest_packed,
     lean = Sampler(policy).sample(UNEVEN_PROMPTS, 5, Decoding(30), generator())
     monkeypatch.setattr(sampler_module, "decoder_for", GenericDecoder)
     generic = Sampler(policy).sample(UNEVEN_PROMPTS, 5, Decoding(30), generator())
-    for lean_completion, generic_completion in zip(flat(lean), flat(generic), strict=True):
+    for lean_completion, generic_completion in zip(flatten(lean), flatten(generic), strict=True):
         assert lean_completion.ids.tolist() == generic_completion.ids.tolist()
         np.testing.assert_allclose(
             lean_completion.sampler_logprobs, generic_completion.sampler_logprobs, atol=FLOAT32_TOLERANCE
@@ -186,8 +186,8 @@ def test_equal_generator_states_give_equal_completions_and_others_differ(tiny):
     first, second, of_other_seed = (
         Sampler(tiny).sample(UNEVEN_PROMPTS, 2, Decoding(30), generator(seed)) for seed in (1, 1, 2)
     )
-    assert [c.text for c in flat(first)] == [c.text for c in flat(second)]
-    assert [c.text for c in flat(first)] != [c.text for c in flat(of_other_seed)]
+    assert [c.text for c in flatten(first)] == [c.text for c in flatten(second)]
+    assert [c.text for c in flatten(first)] != [c.text for c in flatten(of_other_seed)]
 
 
 def test_a_completion_ends_with_its_stop_token_or_at_the_cap(tiny):
@@ -245,7 +245,9 @@ def test_neither_shared_rows_nor_late_checks_change_a_completion(tiny, monkeypat
     monkeypatch.setattr(sampler_module, "choose_cadence", lambda _: plan)
     monkeypatch.setattr(sampler_module, "decoder_for", decoder)
     plain_groups = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
-    for shared_completion, plain_completion in zip(flat(shared_groups), flat(plain_groups), strict=True):
+    for shared_completion, plain_completion in zip(
+        flatten(shared_groups), flatten(plain_groups), strict=True
+    ):
         assert shared_completion.text == plain_completion.text
         np.testing.assert_allclose(
             shared_completion.sampler_logprobs, plain_completion.sampler_logprobs, atol=FLOAT32_TOLERANCE
@@ -265,7 +267,7 @@ def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):
 def test_alternatives_are_the_most_probable_tokens_of_the_softmax(tiny, top_k):
     decoding = Decoding(6, top_k=top_k)
     with_alternatives, without_alternatives = (
-        flat(Sampler(tiny, alternatives=count).sample(UNEVEN_PROMPTS, 3, decoding, generator()))
+        flatten(Sampler(tiny, alternatives=count).sample(UNEVEN_PROMPTS, 3, decoding, generator()))
         for count in (3, 0)
     )
     assert [completion.ids.tolist() for completion in with_alternatives] == [

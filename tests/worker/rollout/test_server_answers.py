@@ -51,7 +51,7 @@ def test_completions_are_returned_in_order_with_their_reported_numbers(answer, t
     assert ended_completion.text == tiny.tokenizer.decode(ended_completion.ids[:-1])
 
 
-def changed(choice, **changes):
+def change_choice(choice, **changes):
     choice.update(changes)
 
 
@@ -60,33 +60,47 @@ def changed(choice, **changes):
     [
         (lambda a, _: a.pop("choices"), "has no choices"),
         (lambda a, _: a["choices"].pop(), "has 1 completions, 2 were asked for"),
-        (lambda a, _: changed(a["choices"][0], index=0), "has 2 completions, 2 were asked for"),
-        (lambda a, _: changed(a["choices"][0], token_ids=None), "return_token_ids needs vLLM 0.10.2"),
-        (lambda a, _: changed(a["choices"][0], token_ids=[4, 5, 6, 10**7]), "the policy's vocabulary of"),
-        (lambda a, _: changed(a["choices"][0], token_ids=[4, 5, 6, True]), "the policy's vocabulary of"),
-        (lambda a, _: changed(a["choices"][0], token_ids=[4] * 5), "has 5 tokens, at most 4"),
-        (lambda a, _: changed(a["choices"][0], token_ids=[4] * 3), "not one log-probability for each token"),
-        (lambda a, _: changed(a["choices"][0], logprobs=None), "not one log-probability for each token"),
+        (lambda a, _: change_choice(a["choices"][0], index=0), "has 2 completions, 2 were asked for"),
+        (lambda a, _: change_choice(a["choices"][0], token_ids=None), "return_token_ids needs vLLM 0.10.2"),
         (
-            lambda a, _: changed(a["choices"][0], logprobs={"token_logprobs": [0.5] * 4}),
+            lambda a, _: change_choice(a["choices"][0], token_ids=[4, 5, 6, 10**7]),
+            "the policy's vocabulary of",
+        ),
+        (
+            lambda a, _: change_choice(a["choices"][0], token_ids=[4, 5, 6, True]),
+            "the policy's vocabulary of",
+        ),
+        (lambda a, _: change_choice(a["choices"][0], token_ids=[4] * 5), "has 5 tokens, at most 4"),
+        (
+            lambda a, _: change_choice(a["choices"][0], token_ids=[4] * 3),
+            "not one log-probability for each token",
+        ),
+        (
+            lambda a, _: change_choice(a["choices"][0], logprobs=None),
+            "not one log-probability for each token",
+        ),
+        (
+            lambda a, _: change_choice(a["choices"][0], logprobs={"token_logprobs": [0.5] * 4}),
             "log-probabilities that are none",
         ),
         (
-            lambda a, _: changed(a["choices"][0], logprobs={"token_logprobs": [float("nan")] * 4}),
+            lambda a, _: change_choice(a["choices"][0], logprobs={"token_logprobs": [float("nan")] * 4}),
             "log-probabilities that are none",
         ),
         *(
             (
-                lambda a, _, value=value: changed(a["choices"][0], logprobs={"token_logprobs": [value] * 4}),
+                lambda a, _, value=value: change_choice(
+                    a["choices"][0], logprobs={"token_logprobs": [value] * 4}
+                ),
                 "log-probabilities that are none",
             )
             for value in (-1e300, float("-inf"), -(10**400), 10**400)
         ),
-        (lambda a, _: changed(a["choices"][0], prompt_token_ids=[4]), "other tokens than the prompt's"),
-        (lambda a, _: changed(a["choices"][0], finish_reason="abort"), "was ended by 'abort'"),
-        (lambda a, _: changed(a["choices"][0], finish_reason="stop"), "--generation-config vllm"),
-        (lambda a, stop: changed(a["choices"][0], token_ids=[4, stop, 4, 4]), "context is too short"),
-        (lambda a, _: changed(a["choices"][1], finish_reason="length"), "context is too short"),
+        (lambda a, _: change_choice(a["choices"][0], prompt_token_ids=[4]), "other tokens than the prompt's"),
+        (lambda a, _: change_choice(a["choices"][0], finish_reason="abort"), "was ended by 'abort'"),
+        (lambda a, _: change_choice(a["choices"][0], finish_reason="stop"), "--generation-config vllm"),
+        (lambda a, stop: change_choice(a["choices"][0], token_ids=[4, stop, 4, 4]), "context is too short"),
+        (lambda a, _: change_choice(a["choices"][1], finish_reason="length"), "context is too short"),
     ],
 )
 def test_an_invalid_response_is_refused(answer, tiny, change, phrase):

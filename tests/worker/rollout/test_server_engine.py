@@ -43,8 +43,8 @@ def tell_server(address, monkeypatch):
     """A function that tells the server how to misbehave; the server is reset before and after."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
 
-    def set_behaviour(how, times=10**9):
-        httpx2.post(f"{address}/misbehave", json={"how": how, "times": times}).raise_for_status()
+    def set_behaviour(fault, times=10**9):
+        httpx2.post(f"{address}/misbehave", json={"how": fault, "times": times}).raise_for_status()
 
     set_behaviour("")
     yield set_behaviour
@@ -52,7 +52,7 @@ def tell_server(address, monkeypatch):
 
 
 @pytest.fixture
-def seen(address):
+def fetch_seen(address):
     return lambda: httpx2.get(f"{address}/seen").json()
 
 
@@ -76,23 +76,23 @@ def make_engine(address, tell_server, settings):
         open_engine.close()
 
 
-def drawn(engine, *, seed=0, sampling=DECODING) -> Any:
+def sample_groups(engine, *, seed=0, sampling=DECODING) -> Any:
     generator = torch.Generator().manual_seed(seed)
     return engine.sample(PROMPTS, 2, sampling, generator)
 
 
-def changed_policy(policy, *, by):
+def changed_policy(policy, *, scale):
     """Return the policy with changed trainable weights."""
     weights = [weight for weight in policy.model.parameters() if weight.requires_grad]
     with torch.no_grad():
         for number, weight in enumerate(weights):
             noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(number))
-            weight.add_(by * (noise * weight.std() if weight.any() else noise))
+            weight.add_(scale * (noise * weight.std() if weight.any() else noise))
 
 
 def test_completions_carry_the_version_of_the_weights_that_sampled_them(make_engine):
     sampling = make_engine(version=3)
-    groups = drawn(sampling)
+    groups = sample_groups(sampling)
     assert [len(group) for group in groups] == [2, 2, 2]
     encoded = [sampling.policy.encode(prompt, room=8) for prompt in PROMPTS]
     assert mismatch(sampling.policy, encoded, groups, DECODING) < 1e-9
@@ -106,7 +106,7 @@ def test_completions_carry_the_version_of_the_weights_that_sampled_them(make_eng
                 completion.ids, skip_special_tokens=True
             )
             assert completion.entropies is None
-    repeated_groups = drawn(sampling)
+    repeated_groups = sample_groups(sampling)
     assert all(
         np.array_equal(completion.ids, repeated_completion.ids)
         for group, group_again in zip(groups, repeated_groups, strict=True)
@@ -116,10 +116,10 @@ def test_completions_carry_the_version_of_the_weights_that_sampled_them(make_eng
 
 def test_new_weights_sample_from_their_version_on_and_old_ones_are_removed(make_engine):
     sampling = make_engine()
-    drawn(sampling)
-    changed_policy(sampling.policy, by=1.0)
+    sample_groups(sampling)
+    changed_policy(sampling.policy, scale=1.0)
     sampling.sync(1, sampling.policy)
-    groups = drawn(sampling)  # the spot check compares with the changed weights
+    groups = sample_groups(sampling)  # the spot check compares with the changed weights
     assert {completion.version for group in groups for completion in group} == {1}
     assert [path.name for path in sampling.directory.iterdir()] == ["v1"]
     assert sampling.take_metrics()["time/sync_seconds"] > 0
@@ -127,17 +127,17 @@ def test_new_weights_sample_from_their_version_on_and_old_ones_are_removed(make_
     assert not sampling.directory.exists()
 
 
-def test_adapters_are_sent_under_a_different_name_for_each_version(make_engine, settings, seen):
+def test_adapters_are_sent_under_a_different_name_for_each_version(make_engine, settings, fetch_seen):
     policy = load_policy(PolicyConfig(adapter=LoraAdapter(rank=2)), settings)
     sampling = make_engine(policy)
-    drawn(sampling)
-    changed_policy(policy, by=0.3)
+    sample_groups(sampling)
+    changed_policy(policy, scale=0.3)
     sampling.sync(1, policy)
-    drawn(sampling)
-    assert sorted(set(seen()["models"])) == ["grpolab-run-1-v0", "grpolab-run-1-v1"]
-    assert seen()["adapters"] == ["grpolab-run-1-v1"]
+    sample_groups(sampling)
+    assert sorted(set(fetch_seen()["models"])) == ["grpolab-run-1-v0", "grpolab-run-1-v1"]
+    assert fetch_seen()["adapters"] == ["grpolab-run-1-v1"]
     sampling.close()
-    assert seen()["adapters"] == []
+    assert fetch_seen()["adapters"] == []
 
 
 @pytest.mark.nightly
@@ -156,13 +156,13 @@ def test_temporary_failures_are_retried_and_permanent_ones_fail_with_a_reason(
     sampling = make_engine(**config)
     tell_server(how, times=1)
     sampling._send(0)  # a told server starts from a clean state
-    assert len(drawn(sampling)) == 3
+    assert len(sample_groups(sampling)) == 3
     assert sampling.take_metrics()["sampling/engine_retries"] == 1
     assert sampling.take_metrics()["sampling/engine_retries"] == 0
     tell_server(how)
     sampling._send(0)
     with pytest.raises(EngineFailed) as failure:
-        drawn(sampling)
+        sample_groups(sampling)
     assert phrase in failure.value.detail
     assert failure.value.detail.endswith("asked for /v1/completions in 3 tries")
 
@@ -182,10 +182,10 @@ def test_cached_keys_and_values_of_old_weights_are_dropped_before_sampling(make_
 def test_a_server_that_lost_its_weights_gets_them_again_once(make_engine, settings, tell_server, rank):
     adapter = {"adapter": LoraAdapter(rank=rank)} if rank else {}
     sampling = make_engine(load_policy(PolicyConfig(**adapter), settings))
-    changed_policy(sampling.policy, by=0.5)
+    changed_policy(sampling.policy, scale=0.5)
     sampling.sync(1, sampling.policy)
     tell_server("lost")
-    assert {completion.version for group in drawn(sampling) for completion in group} == {1}
+    assert {completion.version for group in sample_groups(sampling) for completion in group} == {1}
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_other_weights_or_wrong_log_probabilities_fail_before_learning(make_engi
     tell_server(how)
     sampling.sync(1, sampling.policy)
     with pytest.raises(EngineFailed, match=phrase):
-        drawn(sampling)
+        sample_groups(sampling)
 
 
 def test_another_tokenizer_is_detected_before_the_first_step(make_engine, tell_server):
@@ -228,11 +228,11 @@ def test_a_wrong_key_is_not_printed(make_engine, caplog):
     assert "wrong-key" not in f"{failure.value.detail}{caplog.text}"
 
 
-def test_waiting_ends_if_the_completions_are_no_longer_needed(make_engine, tell_server, seen):
+def test_waiting_ends_if_the_completions_are_no_longer_needed(make_engine, tell_server, fetch_seen):
     sampling = make_engine()
     tell_server("slow")
     sampling._send(0)
-    sampling.is_unwanted = lambda: "/v1/completions" in seen()["paths"]
+    sampling.is_unwanted = lambda: "/v1/completions" in fetch_seen()["paths"]
     with pytest.raises(Interrupted):
-        drawn(sampling)
+        sample_groups(sampling)
     sampling.client = replace(sampling.client, is_unwanted=lambda: False)

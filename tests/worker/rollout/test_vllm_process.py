@@ -32,13 +32,13 @@ def misbehaving_vllm(state_dir, monkeypatch):
     directory = state_dir / "vllm"
     directory.mkdir(mode=0o700)
 
-    def make_command(how=""):
+    def make_command(fault=""):
         program = fake_vllm.install(state_dir)
         argv = [program, "-m", "vllm.entrypoints.openai.api_server", "--served-model-name", "policy"]
         variables = {
             "VLLM_API_KEY": API_KEY,
             "VLLM_RPC_BASE_PATH": str(directory),
-            fake_vllm.FAULT_VARIABLE: how,
+            fake_vllm.FAULT_VARIABLE: fault,
         }
         return Command([*argv, "--uds", str(directory / SOCKET)], variables, directory)
 
@@ -55,7 +55,7 @@ def isolation(request, monkeypatch):
     return request.param
 
 
-def processes_of(directory):
+def list_processes(directory):
     """Return every process with a file of this directory in its arguments or variables."""
     pids = []
     for process in psutil.process_iter():
@@ -78,10 +78,10 @@ def test_the_server_answers_on_a_private_socket_and_leaves_no_process(misbehavin
     assert process.answers(seconds=300, is_unwanted=never)
     assert process.is_apart == (isolation == "apart")
     assert stat.S_IMODE(launch.socket.stat().st_mode) & 0o077 == 0
-    assert len(processes_of(launch.directory)) >= 2
+    assert len(list_processes(launch.directory)) >= 2
     process.kill()
     assert not process.is_running()
-    wait_for(lambda: not processes_of(launch.directory), "all of it is gone")
+    wait_for(lambda: not list_processes(launch.directory), "all of it is gone")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_failed_start_reports_its_reason(misbehaving_vllm, how, phrase):
     with pytest.raises(EngineFailed, match=phrase):
         process.answers(seconds=2 if how == "never" else 300, is_unwanted=never)
     assert not process.is_running()
-    wait_for(lambda: not processes_of(launch.directory), "all of it is gone")
+    wait_for(lambda: not list_processes(launch.directory), "all of it is gone")
 
 
 def test_output_is_part_of_the_runs_log_without_the_key(misbehaving_vllm, caplog):
@@ -137,7 +137,7 @@ def test_the_server_ends_with_a_killed_trainer(misbehaving_vllm, isolation):
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as trainer:
         assert trainer.stdout is not None
         assert trainer.stdout.readline() == b"ready\n"
-        pids_before = processes_of(launch.directory)
+        pids_before = list_processes(launch.directory)
         assert len(pids_before) >= 2
         trainer.send_signal(signal.SIGKILL)
     wait_for(lambda: not any(map(is_alive, pids_before)), "all of it is gone")

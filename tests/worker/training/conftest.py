@@ -22,7 +22,7 @@ class MemoryRecorder(NullRecorder):
 
 
 @pytest.fixture
-def steps_of(settings):
+def train_steps(settings):
     """A function that returns the records of a config's training steps."""
 
     def train_config(changes: dict[str, Any]) -> list[StepRecord]:

@@ -81,8 +81,8 @@ class Trained(NamedTuple):
     """The results of a run."""
 
     steps: list[dict[str, float]]
-    before: dict[str, Tensor]
-    after: dict[str, Tensor]
+    weights_before: dict[str, Tensor]
+    weights_after: dict[str, Tensor]
 
 
 class Difference(NamedTuple):
@@ -95,7 +95,7 @@ class Difference(NamedTuple):
     name: str
     """The metric that differs most."""
     weight: float
-    moved: float
+    weight_change: float
     """Largest change of any weight in the first run."""
     mismatch: float
     """Largest difference of a mismatch metric."""
@@ -139,16 +139,16 @@ def train(
             stopping=threading.Event(),
             ranks=joined_group,
         )
-        weights_before = weights_of(trainer)
+        weights_before = copy_weights(trainer)
         trainer.train()
     return Trained(
         [dict(record.metrics) for record in recorder.records if record.step],
         weights_before,
-        weights_of(trainer),
+        copy_weights(trainer),
     )
 
 
-def weights_of(trainer: Trainer) -> dict[str, Tensor]:
+def copy_weights(trainer: Trainer) -> dict[str, Tensor]:
     """Return copies of the trainable weights, including those of the critic."""
     critic = trainer.learner.critic_step
     models = [trainer.policy.model, *([critic.critic.model] if critic else [])]
@@ -160,15 +160,16 @@ def weights_of(trainer: Trainer) -> dict[str, Tensor]:
     }
 
 
-def compare_runs(left: Trained, right: Trained) -> Difference:
+def compare_runs(first_run: Trained, second_run: Trained) -> Difference:
     """Compare every metric of every step, and the weights."""
     differences = {
         name: max(
             abs(first_step[name] - second_step[name])
-            for first_step, second_step in zip(left.steps, right.steps, strict=True)
+            for first_step, second_step in zip(first_run.steps, second_run.steps, strict=True)
         )
-        for name in left.steps[0]
-        if not name.startswith(MACHINE_PREFIXES) and all(name in step for step in (*left.steps, *right.steps))
+        for name in first_run.steps[0]
+        if not name.startswith(MACHINE_PREFIXES)
+        and all(name in step for step in (*first_run.steps, *second_run.steps))
     }
     mismatch = max(difference for name, difference in differences.items() if name.startswith(MISMATCH_PREFIX))
     differences = {
@@ -180,19 +181,19 @@ def compare_runs(left: Trained, right: Trained) -> Difference:
     return Difference(
         max(
             abs(first_step[NORM_METRIC] - second_step[NORM_METRIC]) / first_step[NORM_METRIC]
-            for first_step, second_step in zip(left.steps, right.steps, strict=True)
+            for first_step, second_step in zip(first_run.steps, second_run.steps, strict=True)
             if first_step.get(NORM_METRIC)
         ),
         differences[worst],
         worst,
-        _largest(left.after, right.after),
-        _largest(left.before, left.after),
+        _largest(first_run.weights_after, second_run.weights_after),
+        _largest(first_run.weights_before, first_run.weights_after),
         mismatch,
     )
 
 
-def _largest(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> float:
-    return max(float((left[name] - right[name]).abs().max()) for name in left)
+def _largest(first_weights: Mapping[str, Tensor], second_weights: Mapping[str, Tensor]) -> float:
+    return max(float((first_weights[name] - second_weights[name]).abs().max()) for name in first_weights)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -219,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             case = CASES[name] if ranks > 1 else merge(CASES[name], FEWER_COMPLETIONS)
             differences = compare_runs(single_rank, train(case, ranks=ranks, steps=options.steps, argv=argv))
             metrics = f"{differences.norm:.1e} | {differences.metric:.1e} | `{differences.name}`"
-            weights = f"{differences.weight:.1e} | {differences.moved:.1e}"
+            weights = f"{differences.weight:.1e} | {differences.weight_change:.1e}"
             print(f"| {name} | {ranks} | {metrics} | {differences.mismatch:.1e} | {weights} |", flush=True)
 
 

@@ -49,7 +49,7 @@ def report(**changes):
     return CheckReport(**(fields | changes))
 
 
-def levels_and_texts_of(checked, failure=""):
+def list_findings(checked, failure=""):
     return [
         (finding.level, finding.text)
         for finding in make_findings(checked, max_new_tokens=64, failure=failure)
@@ -77,7 +77,7 @@ def levels_and_texts_of(checked, failure=""):
     ],
 )
 def test_problems_are_reported_with_their_numbers(changes, level, phrase):
-    levels_and_texts = levels_and_texts_of(report(**changes))
+    levels_and_texts = list_findings(report(**changes))
     assert levels_and_texts[0][0] == level
     assert phrase in levels_and_texts[0][1]
 
@@ -92,7 +92,7 @@ def test_problems_are_reported_with_their_numbers(changes, level, phrase):
 )
 def test_a_text_that_is_rewarded_without_work_is_named(reward, level, phrase):
     probe = RewardProbe(name="empty", title="An empty text", example="", reward=reward)
-    levels_and_texts = levels_and_texts_of(report(probes=[probe]))
+    levels_and_texts = list_findings(report(probes=[probe]))
     assert [
         (finding_level, text)
         for finding_level, text in levels_and_texts

@@ -31,7 +31,7 @@ def trained_groups(record: StepRecord) -> list[GroupRecord]:
     return [group for group in record.groups if "policy_logprob" in group.completions[0].arrays]
 
 
-def packed(record: StepRecord) -> list[Tokens]:
+def unpack_record(record: StepRecord) -> list[Tokens]:
     """Return the tokens of all completions of a step as they are restored from the database."""
     unpacked_groups = []
     for group in trained_groups(record):
@@ -44,7 +44,7 @@ def packed(record: StepRecord) -> list[Tokens]:
 
 def assert_sums_match(record: StepRecord) -> None:
     """Compare the sums of `loss` and of each term with the logged numbers, to 1e-6 of their size."""
-    tokens = packed(record)
+    tokens = unpack_record(record)
     for name, logged_value in (
         ("loss", record.metrics.get("loss/total")),
         *((f"loss_{term}", record.metrics.get(f"loss/{term}")) for term in TERMS),
@@ -76,11 +76,11 @@ def config_of_preset(preset: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("preset", first_in_gate(6, METHOD_PRESETS))
-def test_contributions_of_every_preset_add_up_and_what_if_agrees(steps_of, preset):
+def test_contributions_of_every_preset_add_up_and_what_if_agrees(train_steps, preset):
     """Check the contributions, then what-if on the run's own objective if a step makes one update."""
     single_update = {"epochs": 2 if preset == "ppo_kl" else 1, "minibatches": 1, "resample_each_epoch": False}
     changes = config_of_preset(preset) | {"updates": single_update, "steps": 1}
-    trained_steps = [record for record in steps_of(changes) if "loss/total" in record.metrics]
+    trained_steps = [record for record in train_steps(changes) if "loss/total" in record.metrics]
     config = resolve(changes)
     assert trained_steps or config.objective.value.pretrain_steps
     for record in trained_steps:
@@ -90,7 +90,7 @@ def test_contributions_of_every_preset_add_up_and_what_if_agrees(steps_of, prese
 
 
 def assert_what_if_agrees(config, record) -> None:
-    tokens = packed(record)
+    tokens = unpack_record(record)
     completions = [completion for group in trained_groups(record) for completion in group.completions]
     arrays = [dict(completion.arrays) for completion in tokens]
     values = _pad_arrays(arrays, max(len(values_by_name["policy_logprob"]) for values_by_name in arrays))
@@ -122,14 +122,14 @@ SMALL_SAMPLING = {"prompts_per_step": 4, "group_size": 4}
 
 
 @pytest.mark.parametrize("aggregation", first_in_gate(2, AGGREGATIONS))
-def test_contributions_add_up_under_every_aggregation_and_several_updates(steps_of, aggregation):
+def test_contributions_add_up_under_every_aggregation_and_several_updates(train_steps, aggregation):
     objective = {
         "aggregation": {"type": aggregation},
         "kl": {"type": "k3", "coef": 0.1},
         "entropy": {"type": "bonus", "coef": 0.01},
     }
     updates = {"epochs": 2, "minibatches": 2}
-    for record in steps_of({"objective": objective, "updates": updates}):
+    for record in train_steps({"objective": objective, "updates": updates}):
         assert_sums_match(record)
         assert {"loss_policy", "loss_kl", "loss_entropy", "gradient"} <= set(
             record.groups[0].completions[0].arrays

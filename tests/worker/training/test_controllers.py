@@ -13,7 +13,7 @@ MASK = torch.tensor([[True, True, False], [True, False, False]])
 NAN = float("nan")
 
 
-def moved(control, *measured):
+def move_control(control, *measured):
     """Update the control as after a step with these measurements (values and mask)."""
     for values, mask in measured:
         control.observe(values, mask)
@@ -22,25 +22,27 @@ def moved(control, *measured):
 
 def test_the_mean_over_tokens_decides_and_padding_does_not():
     control = KlControl(Objective(kl=DUAL_KL))
-    moved(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
+    move_control(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
     assert control.coefficients(["math"]).tolist() == [0.2]
-    moved(control, (torch.tensor([[0.006, 0.006, NAN], [0.006, NAN, NAN]]), MASK))
-    moved(control, (torch.tensor([[0.012, 0.012, NAN], [0.012, NAN, NAN]]), MASK))
+    move_control(control, (torch.tensor([[0.006, 0.006, NAN], [0.006, NAN, NAN]]), MASK))
+    move_control(control, (torch.tensor([[0.012, 0.012, NAN], [0.012, NAN, NAN]]), MASK))
     assert control.coefficients(["math"]).tolist() == [0.1]
 
 
 def test_if_the_kl_is_a_sum_the_target_is_per_completion():
     control = KlControl(Objective(kl=DUAL_KL.with_(aggregation="seq_sum")))
-    moved(control, (torch.tensor([[0.008, 0.008, NAN], [0.008, NAN, NAN]]), MASK))  # 0.012 per completion
+    move_control(
+        control, (torch.tensor([[0.008, 0.008, NAN], [0.008, NAN, NAN]]), MASK)
+    )  # 0.012 per completion
     assert control.factor == 1
-    moved(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
+    move_control(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
     assert control.factor == 2
 
 
 def test_the_horizon_counts_completions():
     knob = knobs.KlK3(coef=0.2, controller=knobs.HorizonController(target=6, horizon=10_000))
     control = KlControl(Objective(kl=knob.with_(aggregation="seq_sum")))
-    moved(control, (torch.full((256, 1), 8.0), torch.ones(256, 1, dtype=torch.bool)))
+    move_control(control, (torch.full((256, 1), 8.0), torch.ones(256, 1, dtype=torch.bool)))
     assert control.coefficients(["math"]).item() == pytest.approx(0.2010, abs=6e-5)
 
 
@@ -59,7 +61,7 @@ def test_the_entropy_of_sampled_tokens_moves_the_weight_of_the_next_step():
     used_weights = []
     for entropy in (low, low, high, low):
         used_weights.append(control.weights(entropy, MASK))
-        moved(control, (entropy, MASK))
+        move_control(control, (entropy, MASK))
     assert [weights[0].item() for weights in used_weights if weights is not None] == pytest.approx(
         [0.01, 0.015, 0, 0.015]
     )
@@ -70,12 +72,12 @@ def test_several_epochs_of_a_step_move_a_coefficient_once():
     """The mean over both epochs is 0.02; the second epoch alone would not have moved the coefficient."""
     control = KlControl(Objective(kl=DUAL_KL))
     high, low = torch.full((2, 3), 0.03), torch.full((2, 3), 0.01)
-    moved(control, (high, MASK), (low, MASK))
+    move_control(control, (high, MASK), (low, MASK))
     assert control.factor == 2
     control.move()
     assert control.factor == 2
     entropy = EntropyControl(ADAPTIVE_OBJECTIVE)
-    moved(entropy, *[(torch.zeros(2, 3), MASK)] * 3)
+    move_control(entropy, *[(torch.zeros(2, 3), MASK)] * 3)
     assert entropy.coef == pytest.approx(0.015)
     entropy.move()
     assert entropy.coef == pytest.approx(0.015)
@@ -87,10 +89,10 @@ def test_several_epochs_of_a_step_move_a_coefficient_once():
 )
 def test_nonfinite_values_move_nothing(controller, value):
     control = KlControl(Objective(kl=knobs.KlK3(controller=controller)))
-    moved(control, (torch.full((2, 3), value), MASK))
+    move_control(control, (torch.full((2, 3), value), MASK))
     assert control.factor == 1
     entropy = EntropyControl(ADAPTIVE_OBJECTIVE)
-    moved(entropy, (torch.full((2, 3), value), MASK))
+    move_control(entropy, (torch.full((2, 3), value), MASK))
     assert entropy.coef == 0.01
 
 

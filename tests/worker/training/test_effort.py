@@ -32,7 +32,7 @@ def solved_completions(tiny):
     )
 
 
-def groups_of(pairs):
+def make_groups(pairs):
     return [Group(prompt, tuple(completions), (0.0,) * len(completions)) for prompt, completions in pairs]
 
 
@@ -84,7 +84,7 @@ def test_the_full_thinking_leads_to_the_original_answer(tiny, solved_completions
             return scores
 
     scorer = Watched([CorrectnessReward()])
-    auc = effort_auc(tiny, groups_of(solved_completions), scorer, max_new_tokens=64)
+    auc = effort_auc(tiny, make_groups(solved_completions), scorer, max_new_tokens=64)
     scores = Scorer([CorrectnessReward()]).correctness(
         [prompt for prompt, _ in thinking], [completions[0].text for _, completions in thinking]
     )

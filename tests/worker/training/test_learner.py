@@ -46,13 +46,13 @@ TOKEN_CRITIC_OBJECTIVE = {
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
+def shared_policy(tmp_path_factory):
     return load_policy(resolve({}).policy, Settings(state_dir=tmp_path_factory.mktemp("state")))
 
 
 @pytest.fixture
-def policy(loaded):
-    return noisy(loaded, 0)
+def policy(shared_policy):
+    return noisy(shared_policy, 0)
 
 
 def noisy(policy, noise=0.05):
@@ -73,10 +73,10 @@ class GradientTape(PolicyOptimizer):
         self.moves, self.passes, self.updates = moves, [], []
         self.heard = []  # all passes of the last update
 
-    def listen(self, tokens, scored):
-        if scored.logprobs.requires_grad:
-            scored.logprobs.retain_grad()
-        self.passes.append((tokens, scored.logprobs))
+    def listen(self, tokens, token_scores):
+        if token_scores.logprobs.requires_grad:
+            token_scores.logprobs.retain_grad()
+        self.passes.append((tokens, token_scores.logprobs))
 
     def step(self, step):
         update = {}
@@ -154,7 +154,7 @@ def make_groups(
     return groups
 
 
-def collected(groups, trained=None):
+def make_collected_groups(groups, trained=None):
     return CollectedGroups(groups=groups, trained=list(range(len(groups))) if trained is None else trained)
 
 
@@ -162,7 +162,9 @@ def learn(learner, groups, *, trained=None, step=1, **options):
     """Return the statistics, and the updates of that call."""
     gradient_tape, update_stats = learner.optimizer, UpdateStats(step)
     gradient_tape.updates.clear()
-    learner.learn(collected(groups, trained), torch.Generator().manual_seed(0), update_stats, **options)
+    learner.learn(
+        make_collected_groups(groups, trained), torch.Generator().manual_seed(0), update_stats, **options
+    )
     return update_stats, [dict(update) for update in gradient_tape.updates]
 
 
@@ -417,14 +419,14 @@ def test_every_epoch_with_fresh_samples_begins_with_the_policy_of_the_steps_star
     assert sampled_weights == [("compared with", None), *epoch_start, *epoch_start, ("ended", None)]
 
 
-def lift(before, after, policy):
+def lift(logprobs_before, logprobs_after, policy):
     """Return the mean change of log p, as exactly as float32 allows.
 
     A log p of -30 is a small difference of large sums over the policy's width, whose order depends on the
     processor and the batch. Rounding errors of n terms grow as sqrt(n)."""
-    largest = max(abs(before).max(), abs(after).max())
+    largest = max(abs(logprobs_before).max(), abs(logprobs_after).max())
     rounding = policy.model.config.hidden_size**0.5 * np.finfo(np.float32).eps * largest
-    return pytest.approx((after - before).mean(), rel=0, abs=2 * rounding)
+    return pytest.approx((logprobs_after - logprobs_before).mean(), rel=0, abs=2 * rounding)
 
 
 def test_the_lift_is_the_change_of_the_log_probability_per_token(make_learner, policy):

@@ -10,7 +10,7 @@ from backend.config.run import RunConfig
 from backend.runs import lifecycle
 from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints, keep_before
 from backend.storage.models import Checkpoint, Event, Run
-from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import change_series, healthy
 from tests.backend.analysis.diagnosis.test_online import COLLAPSE, steps_with_metrics
 from tests.factories import make_run
 from worker.outcome import Outcome
@@ -18,7 +18,7 @@ from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
 from worker.training.online_diagnosis import OnlineDiagnosis
 
-WARNED_LOG = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
+WARNED_LOG = change_series(healthy(), 70, policy__entropy=lambda values: values * 4)
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ def _save(recorder, run_id, step):
     recorder.commit(save)
 
 
-def diagnosis_events(database, run_id, *, after=0):
+def diagnosis_events(database, run_id, *, after_step=0):
     query = select(Event.step, Event.level, Event.message).where(Event.run_id == run_id)
     with database.sessions() as session:
         return session.execute(
-            query.where(Event.kind == "diagnosis", Event.step > after).order_by(Event.id)
+            query.where(Event.kind == "diagnosis", Event.step > after_step).order_by(Event.id)
         ).all()
 
 
@@ -118,8 +118,8 @@ def test_a_resumed_run_is_judged_like_an_uninterrupted_one(database, queue_run, 
     back = at - 7 if dies else at
     train_by_log(resumed_run, COLLAPSE, begin=back)
     assert verdict(database, resumed_run) == verdict(database, straight_run)
-    assert diagnosis_events(database, resumed_run, after=at) == diagnosis_events(
-        database, straight_run, after=at
+    assert diagnosis_events(database, resumed_run, after_step=at) == diagnosis_events(
+        database, straight_run, after_step=at
     )
     if not dies:
         assert diagnosis_events(database, resumed_run) == diagnosis_events(database, straight_run)
@@ -165,11 +165,11 @@ def test_at_most_one_checkpoint_is_kept_for_each_kind(database, queue_run):
             add_checkpoint(session, {"run_id": run_id, "step": step, "attempt": 1, **row})
         for healthy_step in (35, 5, 62, 48):
             for kind in ("warning", "verdict", "warning"):
-                keep_before(session, run_id, kind, healthy=healthy_step, sick=healthy_step + 4)
+                keep_before(session, run_id, kind, healthy_step=healthy_step, sick_step=healthy_step + 4)
     marks = {step: mark for step, mark in kept_checkpoints(database, run_id).items() if mark[0]}
     assert marks == {40: ("verdict", 52)}
     with database.sessions.begin() as session:
-        keep_before(session, run_id, "warning", healthy=25, sick=30)
+        keep_before(session, run_id, "warning", healthy_step=25, sick_step=30)
         assert forget_old_checkpoints(session, run_id, keep=1) == {"s20", "s40", "s90"}
 
 

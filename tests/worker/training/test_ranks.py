@@ -109,7 +109,7 @@ class Files:
 def test_steps_on_two_ranks_match_those_of_one_process(case):
     differences = compare_runs(train(CASES[case], ranks=1, steps=2), train(CASES[case], ranks=2, steps=2))
     assert max(differences.norm, differences.metric) < MAX_METRIC_DIFFERENCE, differences
-    assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.moved, differences
+    assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.weight_change, differences
 
 
 @pytest.mark.nightly
@@ -120,7 +120,7 @@ def test_many_steps_match_those_of_one_process(case, ranks):
         train(CASES[case], ranks=1, steps=20), train(CASES[case], ranks=ranks, steps=20)
     )
     assert max(differences.norm, differences.metric) < MAX_METRIC_DIFFERENCE, differences
-    assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.moved, differences
+    assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.weight_change, differences
 
 
 @pytest.mark.nightly
@@ -161,7 +161,7 @@ def test_a_run_saved_on_two_ranks_continues_on_one_and_on_four(case, tmp_path):
         resumed_run = train(CASES[case], ranks=ranks, steps=6, checkpoints=Files(directory))
         differences = compare_runs(uninterrupted_run._replace(steps=uninterrupted_run.steps[3:]), resumed_run)
         assert max(differences.norm, differences.metric) < MAX_METRIC_DIFFERENCE, differences
-    assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.moved, differences
+    assert differences.weight < MAX_WEIGHT_DIFFERENCE < differences.weight_change, differences
 
 
 @pytest.mark.nightly
@@ -195,11 +195,11 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
     supervisor = Supervisor(settings, sessions, Slot(0, "cpu", "CPU", ranks), threading.Event())
     try:
         for kill in range(kills):
-            thread = attempt_of(supervisor, sessions)
+            thread = start_attempt(supervisor, sessions)
             wait_for_step(sessions, run_id, 3 * kill + 1)
             time.sleep(rng.random())
             os.kill(
-                rng.choice(ranks_of(sessions, run_id, kill + 1))
+                rng.choice(list_rank_pids(sessions, run_id, kill + 1))
                 if kills > 1
                 else last_rank(sessions, run_id),
                 signal.SIGKILL,
@@ -210,7 +210,7 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
                 run = session.get_one(Run, run_id)
                 assert (run.status, run.own_failures) == ("queued", 0), run.reason
                 assert run.reason == "the trainer was ended by SIGKILL"
-        attempt_of(supervisor, sessions).join(300)
+        start_attempt(supervisor, sessions).join(300)
         with sessions() as session:
             assert session.get_one(Run, run_id).status == "finished"
             key = session.scalar(select(MetricKey.id).where(MetricKey.name == "reward/mean"))
@@ -223,7 +223,7 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
         engine.dispose()
 
 
-def attempt_of(supervisor, sessions):
+def start_attempt(supervisor, sessions):
     """Claim the run and let its trainer start."""
     deadline = time.monotonic() + 300
     claim = None
@@ -248,7 +248,7 @@ def wait_for_step(sessions, run_id, step):
         time.sleep(0.05)
 
 
-def ranks_of(sessions, run_id, attempt):
+def list_rank_pids(sessions, run_id, attempt):
     """Return the process ids of all ranks of an attempt, rank 0 first."""
     with sessions() as session:
         trainer = psutil.Process(session.get_one(Attempt, (run_id, attempt)).pid)
@@ -260,4 +260,4 @@ def ranks_of(sessions, run_id, attempt):
 
 def last_rank(sessions, run_id):
     """Return the process id of the last rank of the first attempt."""
-    return ranks_of(sessions, run_id, 1)[-1]
+    return list_rank_pids(sessions, run_id, 1)[-1]

@@ -28,7 +28,7 @@ def group(rewards: tuple[float | None, ...], *completions: Completion) -> Group:
     return Group(prompt, completions, rewards, correctness=correctness)
 
 
-def parts(metrics: dict[str, float], unit: Any) -> dict[str, float]:
+def read_budget_parts(metrics: dict[str, float], unit: Any) -> dict[str, float]:
     return {use: metrics[budget_metric(use, unit)] for use in PARTS if metrics[budget_metric(use, unit)]}
 
 
@@ -55,13 +55,21 @@ def test_each_completion_is_in_the_first_part_that_fits():
         ],
     )
     budget = signal_budget(step, stats, seconds=10.0)
-    assert list(parts(budget, "completions").values()) == [2, 2, 1, 2, 1, 1, 1]  # in the order of PARTS
-    assert list(parts(budget, "tokens").values()) == [8, 10, 7, 10, 31, 22, 7]
+    assert list(read_budget_parts(budget, "completions").values()) == [
+        2,
+        2,
+        1,
+        2,
+        1,
+        1,
+        1,
+    ]  # in the order of PARTS
+    assert list(read_budget_parts(budget, "tokens").values()) == [8, 10, 7, 10, 31, 22, 7]
     # 4 s over 95 sampled tokens, 6 s over 75 trained tokens
     assert budget["time/signal/left_out"] == pytest.approx(4 * 10 / 95)
     assert budget["time/signal/useful"] == pytest.approx(4 * 7 / 95 + 6 * 7 / 75)
     assert budget["time/signal/truncated"] == pytest.approx(4 * 8 / 95 + 6 * 5 / 75)
-    assert sum(parts(budget, "seconds").values()) == pytest.approx(10, abs=1e-12)
+    assert sum(read_budget_parts(budget, "seconds").values()) == pytest.approx(10, abs=1e-12)
 
 
 def test_a_pooled_group_costs_no_sampling_and_an_unscored_completion_is_masked():
@@ -77,8 +85,8 @@ def test_a_pooled_group_costs_no_sampling_and_an_unscored_completion_is_masked()
     )
     use = [TokenUse(10, 0, 0), TokenUse(0, 0, 10), TokenUse(0, 0, 10)]
     budget = signal_budget(step, UpdateStats(advantages=[[0.0, 1.0, -1.0]], token_use=[use]), seconds=10.0)
-    assert parts(budget, "completions") == {"masked": 1, "left_out": 1, "useful": 2}
-    assert parts(budget, "seconds") == pytest.approx({"masked": 2, "left_out": 4, "useful": 4})
+    assert read_budget_parts(budget, "completions") == {"masked": 1, "left_out": 1, "useful": 2}
+    assert read_budget_parts(budget, "seconds") == pytest.approx({"masked": 2, "left_out": 4, "useful": 4})
 
 
 def test_tokens_are_masked_clipped_or_useful():
@@ -102,8 +110,8 @@ def assert_adds_up(metrics: Any, completions: int) -> None:
 
 
 @pytest.mark.parametrize("preset", first_in_gate(4, METHOD_PRESETS))
-def test_the_budget_of_every_preset_covers_the_whole_step(steps_of, preset):
-    for record in steps_of(config_of_preset(preset) | {"steps": 2}):
+def test_the_budget_of_every_preset_covers_the_whole_step(train_steps, preset):
+    for record in train_steps(config_of_preset(preset) | {"steps": 2}):
         assert "policy_gradient" not in record.groups[0].completions[0].arrays
         if preset != "remax":  # tokens of greedy baselines belong to no completion
             assert_adds_up(

@@ -16,9 +16,9 @@ def generator(seed=0):
     return np.random.default_rng(seed)
 
 
-def voted(*answers, right="7"):
+def grade_votes(*answers, correct_answer="7"):
     """Return a prompt whose completions gave these answers, where None means no answer."""
-    return GradedPrompt([answer == right for answer in answers], answers)
+    return GradedPrompt([answer == correct_answer for answer in answers], answers)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def voted(*answers, right="7"):
     ],
 )
 def test_the_majority_of_all_completions_is_exact(answers, expected):
-    assert maj_at_k(voted(*answers), len(answers), generator()) == expected
+    assert maj_at_k(grade_votes(*answers), len(answers), generator()) == expected
 
 
 def test_pass_at_k_is_the_expectation_over_all_subsets_and_unbiased_under_simulation():
@@ -67,7 +67,7 @@ def test_the_interval_covers_the_true_value_in_95_of_100_sets(prompts, k):
 
 
 def test_a_suite_has_every_metric():
-    metrics = suite_metrics([voted("7", "7", "3", "3"), voted("3", "4", "5", "6")], seed=0)
+    metrics = suite_metrics([grade_votes("7", "7", "3", "3"), grade_votes("3", "4", "5", "6")], seed=0)
     assert metrics["accuracy"] == 0.25
     assert metrics["pass_at_2"] == pytest.approx((1 - 1 / 6) / 2)
     assert metrics["pass_at_4"] == 0.5

@@ -62,7 +62,7 @@ def train_suite_run(state_dir, sqlite_url, sessions, monkeypatch):
     return Trained()
 
 
-def metrics_of(sessions, run):
+def load_metrics(sessions, run):
     """Return the metrics by step, without those that depend on the machine."""
     with sessions() as session:
         return {
@@ -71,17 +71,17 @@ def metrics_of(sessions, run):
         }
 
 
-def of_suite(values, name="pairs"):
+def select_suite_metrics(values, name="pairs"):
     return {key: metric_value for key, metric_value in values.items() if key.startswith(f"eval/{name}/")}
 
 
 def test_a_suite_is_measured_when_due_and_disturbs_nothing(train_suite_run, sessions):
     late_suite = PAIRS_SUITE | {"name": "late"}
-    plain_metrics = metrics_of(sessions, train_suite_run({}))
+    plain_metrics = load_metrics(sessions, train_suite_run({}))
     run = train_suite_run({"suites": [PAIRS_SUITE | {"every": 1}, late_suite]})
-    metrics_by_step = metrics_of(sessions, run)
-    assert all(of_suite(metrics_by_step[step]) for step in (0, 1, 2))
-    assert [step for step in metrics_by_step if of_suite(metrics_by_step[step], "late")] == [2]
+    metrics_by_step = load_metrics(sessions, run)
+    assert all(select_suite_metrics(metrics_by_step[step]) for step in (0, 1, 2))
+    assert [step for step in metrics_by_step if select_suite_metrics(metrics_by_step[step], "late")] == [2]
     training_metrics = {
         step: {
             name: metric_value
@@ -104,7 +104,9 @@ def test_a_checkpoint_evaluated_later_scores_the_same(train_suite_run, sessions)
         steps=0,
         optimizer={"warmup_steps": 0},
     )
-    assert of_suite(metrics_of(sessions, child)[0]) == of_suite(metrics_of(sessions, run)[1])
+    assert select_suite_metrics(load_metrics(sessions, child)[0]) == select_suite_metrics(
+        load_metrics(sessions, run)[1]
+    )
 
 
 def _delete_row(session, _directory, run):
@@ -167,13 +169,13 @@ def test_an_evaluation_of_a_missing_checkpoint_fails_with_an_explanation(
     with sessions() as session:
         child = session.scalars(select(Run).where(Run.parent_run == run)).one()
     assert child.status == "failed"
-    assert metrics_of(sessions, child.id) == {}
+    assert load_metrics(sessions, child.id) == {}
 
 
 @pytest.mark.nightly
 def test_a_run_interrupted_between_evaluations_measures_the_same(train_suite_run, sessions, monkeypatch):
     suites = {"suites": [PAIRS_SUITE | {"every": 1}]}
-    straight_metrics = metrics_of(sessions, train_suite_run(suites))
+    straight_metrics = load_metrics(sessions, train_suite_run(suites))
     step, stopping = Trainer._step, threading.Event()
 
     def interrupt(trainer):
@@ -184,16 +186,16 @@ def test_a_run_interrupted_between_evaluations_measures_the_same(train_suite_run
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", interrupt)
         run = train_suite_run(suites, stopping=stopping)
-    assert max(metrics_of(sessions, run)) == 1
+    assert max(load_metrics(sessions, run)) == 1
     assert train_suite_run.go_on() == run
-    assert metrics_of(sessions, run) == straight_metrics
+    assert load_metrics(sessions, run) == straight_metrics
 
 
 def test_the_best_checkpoint_is_chosen_by_the_suite(train_suite_run, sessions):
     run = train_suite_run(
         {"suites": [PAIRS_SUITE | {"every": 1}]}, checkpointing={"every": 1, "best_by": "pairs"}
     )
-    metrics_by_step = metrics_of(sessions, run)
+    metrics_by_step = load_metrics(sessions, run)
     with sessions() as session:
         rows = session.scalars(select(Checkpoint).where(Checkpoint.run_id == run)).all()
     assert {row.step: row.manifest["accuracy"] for row in rows} == {

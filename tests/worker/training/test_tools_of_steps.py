@@ -69,7 +69,7 @@ OBJECTIVES = {
 }
 
 
-def built(tiny, groups, objective):
+def build_batch(tiny, groups, objective):
     config = resolve({"objective": objective, "environment": TOOL_ENVIRONMENT})
     builder = BatchBuilder(config, tiny, tiny, 1.0, Microbatches(config.resources))
     tokens = builder.tokens(groups)
@@ -78,22 +78,22 @@ def built(tiny, groups, objective):
     return config.objective, tokens, replace(batch, advantages=advantages)
 
 
-def loss_of(objective, batch, logprobs, entropy):
+def compute_loss(objective, batch, logprobs, entropy):
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=40)
     return policy_loss(logprobs, batch, objective, weights, entropy=entropy)
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_the_gradient_of_an_observation_is_exactly_zero(tiny, groups, name):
-    objective, tokens, batch = built(tiny, groups, OBJECTIVES[name])
+    objective, tokens, batch = build_batch(tiny, groups, OBJECTIVES[name])
     scored_tokens = token_logprobs(tiny.model, tokens, temperature=1.0)
     logprobs = scored_tokens.logprobs.detach().requires_grad_()
-    loss = loss_of(objective, batch, logprobs, scored_tokens.entropy.detach()).loss
+    loss = compute_loss(objective, batch, logprobs, scored_tokens.entropy.detach()).loss
     loss.backward()
     is_observed = observed(groups)
     altered_logprobs = torch.where(is_observed, 9.0, logprobs.detach())
     assert torch.equal(
-        loss_of(objective, batch, altered_logprobs, scored_tokens.entropy.detach()).loss, loss.detach()
+        compute_loss(objective, batch, altered_logprobs, scored_tokens.entropy.detach()).loss, loss.detach()
     )
     assert is_observed.any()
     assert torch.equal(batch.mask & is_observed, torch.zeros_like(is_observed))
@@ -117,9 +117,9 @@ def test_the_samplers_numbers_for_an_observation_change_nothing(tiny, groups, na
             )
             for group in groups
         ]
-        objective, tokens, batch = built(tiny, changed_completions, OBJECTIVES[name])
+        objective, tokens, batch = build_batch(tiny, changed_completions, OBJECTIVES[name])
         scored_tokens = token_logprobs(tiny.model, tokens, temperature=1.0)
-        update = loss_of(objective, batch, scored_tokens.logprobs, scored_tokens.entropy)
+        update = compute_loss(objective, batch, scored_tokens.logprobs, scored_tokens.entropy)
         return {"total": float(update.loss.detach())} | update.metrics.values()
 
     assert numbers(0.0) == numbers(-7.0) == numbers(math.nan)
@@ -148,8 +148,8 @@ def settings(settings, tmp_path):
     return settings.model_copy(update={"datasets_dir": tmp_path})
 
 
-def test_stored_steps_add_up_and_mark_observations(steps_of):
-    [record, _] = steps_of(
+def test_stored_steps_add_up_and_mark_observations(train_steps):
+    [record, _] = train_steps(
         {
             "problems": [{"name": "file", "path": "planted.jsonl"}],
             "environment": TOOL_ENVIRONMENT,

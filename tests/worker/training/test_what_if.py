@@ -14,7 +14,7 @@ from worker.training import what_if
 LENGTHS = (2, 4, 3, 3)
 
 
-def values_of(lengths):
+def draw_values(lengths):
     """Return random values of completions whose policies differ by some tenths, to reach bounds."""
     rng = np.random.default_rng(7)
     shape = (len(lengths), max(lengths))
@@ -33,7 +33,7 @@ def values_of(lengths):
     return {name: torch.tensor(np.asarray(values, np.float32)) for name, values in value_by_name.items()}
 
 
-def request_of(objective, lengths, size):
+def make_request(objective, lengths, size):
     own_objective = objective.model_dump(mode="json")
     return {
         "run_objective": own_objective,
@@ -53,7 +53,7 @@ def request_of(objective, lengths, size):
 def test_gradients_match_a_backward_pass_token_by_token(preset):
     objective = resolve({"preset": preset}).objective
     lengths = (5, 9, 7, 3, 8, 8, 1, 6)
-    request, values = request_of(objective, lengths, 4), values_of(lengths)
+    request, values = make_request(objective, lengths, 4), draw_values(lengths)
     if not isinstance(objective.advantage, knobs.Critic | knobs.OptimalTokenBaseline):
         request["advantages"] = values.pop("advantage")[:, 0].tolist()
     weighed = what_if._loss(objective, what_if._batch(objective, objective, request, values), request, values)
@@ -81,12 +81,12 @@ def test_gradients_match_a_backward_pass_token_by_token(preset):
 )
 def test_the_numbers_of_a_formula_match_a_count_by_hand(aggregation, weight, lowest, highest):
     objective = resolve({"objective": {"aggregation": {"type": aggregation}}}).objective
-    values = values_of(LENGTHS)
+    values = draw_values(LENGTHS)
     del values["advantage"]
     values["old_logprob"] = values["policy_logprob"] - torch.tensor(
         [[0.9, 0, 0, 0], [-0.9, 0.9, 0, 0], [0.9, 0.9, 0, 0], [0, 0, 0, 0]]
     )
-    request = request_of(objective, LENGTHS, 2) | {"advantages": [1.0, -1.0, 3.0, 1.0]}
+    request = make_request(objective, LENGTHS, 2) | {"advantages": [1.0, -1.0, 3.0, 1.0]}
     reply = what_if.compute_answer(request, values)
     assert reply["weight"] == weight
     numbers = reply["numbers"]

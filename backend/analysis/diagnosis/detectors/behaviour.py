@@ -9,11 +9,11 @@ from backend.analysis.diagnosis.outcome import Outcome
 from backend.analysis.diagnosis.signs import (
     MAX_TRUNCATED_FRACTION,
     Answer,
-    change_of,
+    find_change,
+    find_first_change,
     find_standing,
-    finding_of,
-    first_of,
     has_any_metric,
+    make_finding,
     missing_data,
 )
 
@@ -33,8 +33,8 @@ def mismatch(log: Log, outcome: Outcome) -> Answer:
         Sign("mismatch/k3", "up", 3.0, 1e-4, is_log=True, threshold=1e-2),
         Sign("mismatch/prob_diff_mean", "up", 2.0, 1e-3, threshold=0.03),
     )
-    if (change := first_of(log, outcome, *signs)) is not None:
-        return finding_of("mismatch", change)
+    if (change := find_first_change(log, outcome, *signs)) is not None:
+        return make_finding("mismatch", change)
     return find_standing(log, "mismatch", "mismatch/k3", 5e-2)
 
 
@@ -49,7 +49,7 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
         return missing_data(log, "staleness", needed_data, "sampling/staleness", "optim/updates")
     if not (is_old or is_reused):
         return None
-    change = first_of(
+    change = find_first_change(
         log, outcome,
         Sign("sampling/staleness", "up", 1.5, 0.5, is_setting=True, threshold=0.9),
         Sign("clip/low_frac", "up", 2.0, 0.02, threshold=0.1),
@@ -63,7 +63,7 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
     reuse_text = f"{np.median(updates[1].values):.0f} updates a step" if is_reused and updates else ""
     reason_text = " and ".join(reason for reason in (age_text, reuse_text) if reason)
     is_cause = change.metric in {"sampling/staleness", "optim/updates"} or is_old
-    return finding_of(
+    return make_finding(
         "staleness", change, tier="specific" if is_cause else "consistent", evidence=(reason_text,)
     )
 
@@ -76,15 +76,15 @@ def router_drift(log: Log, outcome: Outcome) -> Answer:
         Sign("router/expert_change_frac", "up", 1.5, 0.02, threshold=0.3),
         Sign("router/shift_mean", "down", 0.9, 0.02),
     )
-    change = first_of(log, outcome, *signs)
-    return None if change is None else finding_of("router_drift", change)
+    change = find_first_change(log, outcome, *signs)
+    return None if change is None else make_finding("router_drift", change)
 
 
 def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
     """The entropy is far above its healthy level, at which text becomes nonsense."""
     if gap := missing_data(log, "entropy_explosion", "the policy's entropy", "policy/entropy"):
         return gap
-    change = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02, margin=0.25))
+    change = find_change(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02, margin=0.25))
     if change is None:
         return None
     return _entropy_finding(log, outcome, "entropy_explosion", change, "down")
@@ -94,7 +94,7 @@ def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
     """The entropy is far below its healthy level, and the completions of a group are alike."""
     if gap := missing_data(log, "entropy_collapse", "the policy's entropy", "policy/entropy"):
         return gap
-    change = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
+    change = find_change(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
     if change is None:
         return None
     return _entropy_finding(log, outcome, "entropy_collapse", change, "up")
@@ -102,13 +102,13 @@ def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
 
 def _entropy_finding(log: Log, outcome: Outcome, cause: str, change: Change, direction: Direction) -> Finding:
     """Return a finding about the entropy, with the onset of the loss term if that grew first."""
-    term = change_of(
+    term = find_change(
         log,
         outcome,
         Sign("loss/entropy", direction, 3.0 if direction == "up" else -3.0, 1e-3, is_setting=True),
     )
     if term is None or term.onset.sick > change.onset.sick:
-        similarity = first_of(
+        similarity = find_first_change(
             log,
             outcome,
             Sign("policy/distinct_frac", "down", 0.7, 0.02, threshold=0.4),
@@ -116,8 +116,10 @@ def _entropy_finding(log: Log, outcome: Outcome, cause: str, change: Change, dir
         )
         is_specific = cause == "entropy_explosion" or similarity is not None
         evidence = (f"{similarity.metric} went to {similarity.extreme:.2f}",) if similarity else ()
-        return finding_of(cause, change, tier="specific" if is_specific else "consistent", evidence=evidence)
-    finding = finding_of(cause, change, evidence=(f"loss/entropy went to {term.extreme:.3g} before it",))
+        return make_finding(
+            cause, change, tier="specific" if is_specific else "consistent", evidence=evidence
+        )
+    finding = make_finding(cause, change, evidence=(f"loss/entropy went to {term.extreme:.3g} before it",))
     return finding._replace(onset=term.onset, metrics=("loss/entropy", *finding.metrics))
 
 
@@ -127,20 +129,20 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
         log, "length_blowup", "the length of completions", "length/mean", "length/truncated_frac"
     ):
         return gap
-    if log.find("length/truncated_frac", least=5) is not None:
-        return _truncated(log, outcome)
+    if log.find("length/truncated_frac", min_points=5) is not None:
+        return _find_truncation(log, outcome)
     if outcome.onset is None:
         return None  # longer answers are fine while the goal rises
-    change = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
+    change = find_change(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
     if change is None:
         return None
     evidence = ("the log does not say how many were truncated",)
-    return finding_of("length_blowup", change, tier="consistent", evidence=evidence)._replace(
+    return make_finding("length_blowup", change, tier="consistent", evidence=evidence)._replace(
         title="Completions grew"
     )
 
 
-def _truncated(log: Log, outcome: Outcome) -> Answer:
+def _find_truncation(log: Log, outcome: Outcome) -> Answer:
     standing_finding = find_standing(log, "length_blowup", "length/truncated_frac", MAX_TRUNCATED_FRACTION)
     if (
         standing_finding is not None
@@ -153,21 +155,21 @@ def _truncated(log: Log, outcome: Outcome) -> Answer:
             title="Completions are truncated from the start", tier="specific", strength=1.0,
             evidence=(*standing_finding.evidence, sentence),
         )  # fmt: skip
-    truncation = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
+    truncation = find_change(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
     if truncation is None:
         return None
-    growth = change_of(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
+    growth = find_change(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
     first_change = growth if growth is not None and growth.onset.sick < truncation.onset.sick else truncation
-    return finding_of("length_blowup", first_change)
+    return make_finding("length_blowup", first_change)
 
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:
     """Completions are far shorter than in the healthy window, and truncation is not the reason."""
     if gap := missing_data(log, "length_collapse", "the length of completions", "length/mean"):
         return gap
-    change = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
-    is_cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
-    return None if change is None or is_cut else finding_of("length_collapse", change)
+    change = find_change(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
+    is_cut = find_change(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
+    return None if change is None or is_cut else make_finding("length_collapse", change)
 
 
 def repetition(log: Log, outcome: Outcome) -> Answer:
@@ -180,8 +182,8 @@ def repetition(log: Log, outcome: Outcome) -> Answer:
         Sign("text/repetition", "up", 2.0, 0.02, threshold=0.2),
         Sign("text/compression", "down", 0.6, 0.02),
     )
-    change = first_of(log, outcome, *signs)
-    return None if change is None else finding_of("repetition", change)
+    change = find_first_change(log, outcome, *signs)
+    return None if change is None else make_finding("repetition", change)
 
 
 def broken_format(log: Log, outcome: Outcome) -> Answer:
@@ -194,10 +196,12 @@ def broken_format(log: Log, outcome: Outcome) -> Answer:
         Sign("text/structure_broken", "up", 2.0, 0.02, threshold=0.1),
         Sign("text/structure_polluted", "up", 2.0, 0.02, threshold=0.1),
     )
-    if (change := first_of(log, outcome, *signs)) is not None:
-        return finding_of("broken_format", change)
-    lost_structure = change_of(log, outcome, Sign("text/structure_ok", "down", 0.7, 0.02))
-    return None if lost_structure is None else finding_of("broken_format", lost_structure, tier="consistent")
+    if (change := find_first_change(log, outcome, *signs)) is not None:
+        return make_finding("broken_format", change)
+    lost_structure = find_change(log, outcome, Sign("text/structure_ok", "down", 0.7, 0.02))
+    return (
+        None if lost_structure is None else make_finding("broken_format", lost_structure, tier="consistent")
+    )
 
 
 def language_mix(log: Log, outcome: Outcome) -> Answer:
@@ -209,5 +213,5 @@ def language_mix(log: Log, outcome: Outcome) -> Answer:
         "text/unusual_script_frac",
     ):
         return gap
-    change = change_of(log, outcome, Sign("text/unusual_script_frac", "up", 2.0, 0.01, threshold=0.05))
-    return None if change is None else finding_of("language_mix", change)
+    change = find_change(log, outcome, Sign("text/unusual_script_frac", "up", 2.0, 0.01, threshold=0.05))
+    return None if change is None else make_finding("language_mix", change)

@@ -13,12 +13,12 @@ from backend.analysis.diagnosis.signs import (
     MAX_TRUNCATED_FRACTION,
     TITLES,
     Answer,
-    change_of,
+    find_change,
     find_standing,
-    finding_of,
     has_any_metric,
+    make_finding,
+    make_unjudged,
     missing_data,
-    unjudged,
 )
 from backend.analysis.diagnosis.smoothing import noise
 
@@ -47,7 +47,7 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
     """The goal falls within a step while the policy does not change, or it never changes."""
     goal_series = log.find(outcome.goal) if outcome.goal else None
     if goal_series is None:
-        return unjudged("verifier", "an accuracy or a reward")
+        return make_unjudged("verifier", "an accuracy or a reward")
     series = goal_series[1]
     if outcome.verdict == "never_learned" and float(np.ptp(series.values)) == 0.0:
         value = float(series.values[0])
@@ -65,18 +65,18 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
         return Finding(
             "verifier", TITLES["verifier"], onset, tier, 1.0, 1.0, (sentence, *reasons), (outcome.goal,)
         )
-    if (contradiction := _contradicted(log)) is not None:
+    if (contradiction := _find_contradiction(log)) is not None:
         return contradiction
     if outcome.verdict == "never_learned" and (finding := _always_wrong(log)) is not None:
         return finding
     if outcome.onset is None or outcome.goal.startswith("eval/"):
         return None  # evaluations are too rare to show a change within a step
-    return _sudden(log, outcome, series, outcome.onset)
+    return _find_sudden_fall(log, outcome, series, outcome.onset)
 
 
 def _always_wrong(log: Log) -> Answer:
     """Return a finding if nearly all groups are entirely wrong, because of hard problems or wrong answers."""
-    all_wrong = log.find("groups/all_wrong_frac", least=5)
+    all_wrong = log.find("groups/all_wrong_frac", min_points=5)
     if all_wrong is None or (median_share := float(np.median(all_wrong[1].values))) < 0.8:
         return None
     first_step = int(all_wrong[1].steps[0])
@@ -89,9 +89,9 @@ def _always_wrong(log: Log) -> Answer:
     )
 
 
-def _contradicted(log: Log) -> Answer:
+def _find_contradiction(log: Log) -> Answer:
     """Return a finding if training problems are graded as wrong while the policy solves held-out ones."""
-    training_accuracy, held_out_sets = log.find("reward/accuracy", least=12), log.held_out(least=4)
+    training_accuracy, held_out_sets = log.find("reward/accuracy", min_points=12), log.held_out(min_points=4)
     if training_accuracy is None or not held_out_sets:
         return None
     name, held_out = next(iter(held_out_sets.items()))
@@ -116,8 +116,8 @@ def _contradicted(log: Log) -> Answer:
     return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, (sentence,), metrics)
 
 
-def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answer:
-    margin = 3 * _spacing(series)
+def _find_sudden_fall(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answer:
+    margin = 3 * _compute_spacing(series)
     nearby = series.between(fall.healthy - margin, fall.sick + margin)
     if len(nearby) < 4:
         return None
@@ -140,10 +140,10 @@ def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answe
     behaviour = ("policy/entropy", "length/mean", "kl/k3", "policy/token_prob_mean")
     unchanged_metrics = [name for name in behaviour if _is_known_before(log, name, step)]
     if not unchanged_metrics:
-        return unjudged("verifier", "entropy, length or KL, to see whether the policy changed too")
+        return make_unjudged("verifier", "entropy, length or KL, to see whether the policy changed too")
     if any(_moved_at(log.series[name], step) for name in unchanged_metrics):
         return None
-    earlier = [change for sign in BEHAVIOUR if (change := change_of(log, outcome, sign)) is not None]
+    earlier = [change for sign in BEHAVIOUR if (change := find_change(log, outcome, sign)) is not None]
     if any(change.onset.healthy < step for change in earlier):
         return None
     evidence = (
@@ -170,7 +170,7 @@ def _moved_at(series: Series, step: int) -> bool:
     return bool(abs(float(np.median(values_after)) - float(np.median(values_before))) > 4 * spread)
 
 
-def _spacing(series: Series) -> float:
+def _compute_spacing(series: Series) -> float:
     return float(np.median(np.diff(series.steps))) if len(series) > 1 else 1.0
 
 
@@ -178,16 +178,16 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
     """The total reward stays the same, or one of its terms rises, while right answers become rarer."""
     goal = outcome.goal
     if goal in {"", "reward/mean"}:
-        return unjudged(
+        return make_unjudged(
             "reward_hacking", "an accuracy beside the reward; by the reward alone hacking is invisible"
         )
-    total = log.find("reward/mean", least=12)
+    total = log.find("reward/mean", min_points=12)
     if total is None:
-        return unjudged("reward_hacking", "a reward and an accuracy")
+        return make_unjudged("reward_hacking", "a reward and an accuracy")
     if outcome.onset is None or outcome.healthy is None:
         return None
     reward_before, reward_after, standard_error = _before_and_after(total[1], outcome.healthy, outcome.onset)
-    unearned_change = change_of(log, outcome, Sign("reward/unearned_share", "up", 1.2, 0.02, threshold=0.5))
+    unearned_change = find_change(log, outcome, Sign("reward/unearned_share", "up", 1.2, 0.02, threshold=0.5))
     term = _term_that_rose(log, outcome)
     is_kept = reward_after >= reward_before - 2 * standard_error and reward_before > 0
     if math.isnan(standard_error) or not (is_kept or unearned_change or term):
@@ -203,7 +203,7 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
     if term is not None:
         evidence.append(term[1])
         metrics.append(term[0])
-        rise = change_of(log, outcome, Sign(term[0], "up", 1.5, 0.02))
+        rise = find_change(log, outcome, Sign(term[0], "up", 1.5, 0.02))
         if rise is not None:
             onset = min(onset, rise.onset, key=lambda interval: interval.middle)
     if unearned_change is not None:
@@ -235,13 +235,15 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
     )
 
 
-def _before_and_after(series: Series, healthy: Interval, onset: Interval) -> tuple[float, float, float]:
+def _before_and_after(
+    series: Series, healthy_interval: Interval, onset: Interval
+) -> tuple[float, float, float]:
     """Return the means before and after an onset, and the standard error of their difference.
 
     All are NaN if there are fewer than three points before or after it.
     """
     points_before, points_after = (
-        series.between(healthy.healthy, onset.healthy),
+        series.between(healthy_interval.healthy, onset.healthy),
         series.between(onset.sick, math.inf),
     )
     if len(points_before) < 3 or len(points_after) < 3:
@@ -258,13 +260,13 @@ RIGHT_TERM_PATTERN = re.compile(r"acc|correct|right|solve|exact|answer", re.IGNO
 
 def _term_that_rose(log: Log, outcome: Outcome) -> tuple[str, str] | None:
     """Return the reward term that clearly rose after the fall while the others fell, with a description."""
-    total = log.find("reward/mean", least=12)
+    total = log.find("reward/mean", min_points=12)
     if total is None or outcome.onset is None or outcome.healthy is None:
         return None
     total_before, total_after, _ = _before_and_after(total[1], outcome.healthy, outcome.onset)
     for name in log.series:
         term = (
-            log.find(name, least=12)
+            log.find(name, min_points=12)
             if TERM_MEAN_PATTERN.fullmatch(name) and not RIGHT_TERM_PATTERN.search(name)
             else None
         )
@@ -286,8 +288,8 @@ def _term_that_rose(log: Log, outcome: Outcome) -> tuple[str, str] | None:
 def overfitting(log: Log, outcome: Outcome) -> Answer:
     """The held-out accuracy falls while the training accuracy stays the same or rises."""
     if not log.held_out():
-        return unjudged("overfitting", "evaluations on held-out problems")
-    train = log.find("reward/accuracy", least=12)
+        return make_unjudged("overfitting", "evaluations on held-out problems")
+    train = log.find("reward/accuracy", min_points=12)
     if train is None or not outcome.goal.startswith("eval/") or outcome.onset is None:
         return None
     accuracy_before = train[1].between(-math.inf, outcome.onset.healthy).values[-15:]
@@ -314,7 +316,7 @@ MAX_EQUAL_GROUP_FRACTION = 0.95
 
 def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
     """In most groups all completions have the same reward, so that they have no gradient."""
-    equal_groups = log.find("groups/zero_variance_frac", least=5)
+    equal_groups = log.find("groups/zero_variance_frac", min_points=5)
     if equal_groups is None:
         needed_data = "the share of groups with equal rewards"
         return missing_data(log, "vanishing_signal", needed_data, "groups/zero_variance_frac", min_points=5)
@@ -325,5 +327,5 @@ def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
         onset = Interval(first_step, first_step)
         title, metrics = TITLES["vanishing_signal"], ("groups/zero_variance_frac",)
         return Finding("vanishing_signal", title, onset, "specific", median_share, 1.0, (sentence,), metrics)
-    change = change_of(log, outcome, Sign("groups/zero_variance_frac", "up", 1.3, 0.02, threshold=0.8))
-    return None if change is None else finding_of("vanishing_signal", change, tier="consistent")
+    change = find_change(log, outcome, Sign("groups/zero_variance_frac", "up", 1.3, 0.02, threshold=0.8))
+    return None if change is None else make_finding("vanishing_signal", change, tier="consistent")

@@ -12,12 +12,12 @@ from backend.analysis.diagnosis.outcome import Interval, Outcome
 from backend.analysis.diagnosis.signs import (
     TITLES,
     Answer,
+    find_first_change,
     find_standing,
-    finding_of,
-    first_of,
     has_any_metric,
+    make_finding,
+    make_unjudged,
     missing_data,
-    unjudged,
 )
 
 
@@ -36,7 +36,7 @@ def non_finite(log: Log, outcome: Outcome) -> Answer:
         return (
             None
             if has_any_metric(log, *names)
-            else unjudged("non_finite", "a loss, a gradient norm or a reward")
+            else make_unjudged("non_finite", "a loss, a gradient norm or a reward")
         )
     name, step = min(first_steps.items(), key=lambda item: item[1])
     series = log.series[name]
@@ -66,17 +66,17 @@ def update_size(log: Log, outcome: Outcome) -> Answer:
     """Gradients or the learning rate grow, so that updates are too large for the policy."""
     if not has_any_metric(log, "optim/grad_norm", "optim/lr", "optim/update_norm"):
         finding = _large_from_the_start(log, outcome)
-        return finding or unjudged("update_size", "the gradient norm or the learning rate")
+        return finding or make_unjudged("update_size", "the gradient norm or the learning rate")
     signs = (
         Sign("optim/lr", "up", 1.5, 1e-12, is_log=True, is_setting=True),
         Sign("optim/grad_norm", "up", 3.0, 1e-6, is_log=True),
         Sign("optim/update_norm", "up", 3.0, 1e-9, is_log=True),
         Sign("ratio/max", "up", 3.0, 0.2, is_log=True, threshold=3.0),
     )
-    change = first_of(log, outcome, *signs)
+    change = find_first_change(log, outcome, *signs)
     if change is None:
         return _large_from_the_start(log, outcome)
-    return finding_of(
+    return make_finding(
         "update_size", change, tier="consistent" if change.metric == "ratio/max" else "specific"
     )
 
@@ -123,7 +123,9 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
     if outcome.onset is not None:
         return None  # a fall of the goal proves that the weights changed
     limits = {"optim/update_norm": 0.0, "optim/lr": MAX_DEAD_LEARNING_RATE, "optim/grad_norm": 0.0}
-    logged_series = [named_series for name in limits if (named_series := log.find(name, least=5)) is not None]
+    logged_series = [
+        named_series for name in limits if (named_series := log.find(name, min_points=5)) is not None
+    ]
     if not logged_series:
         needed_data = "the learning rate, the gradient norm or the size of the updates"
         return missing_data(log, "dead_run", needed_data, *limits, min_points=5)
@@ -135,7 +137,7 @@ def dead_run(log: Log, outcome: Outcome) -> Answer:
             continue  # the first updates changed the weights, and later ones had no signal
         is_rounded = name == "optim/lr" and not log.config and not values.any() and not same_evaluations
         if is_rounded:
-            return unjudged("dead_run", "a learning rate with more digits: every value is printed as 0")
+            return make_unjudged("dead_run", "a learning rate with more digits: every value is printed as 0")
         if still_share > 0.9:
             onset = Interval(int(series.steps[0]), int(series.steps[0]))
             evidence = (
@@ -160,8 +162,10 @@ def _same_evaluations(log: Log) -> tuple[str, ...]:
 def kl_pull(log: Log, outcome: Outcome) -> Answer:
     """The KL term jumps in the loss or dominates the gradient. k1 in the loss may push the policy away."""
     if not has_any_metric(log, "loss/kl", "optim/kl_share"):
-        return None if has_any_metric(log, "loss/total") else unjudged("kl_pull", "the KL term of the loss")
-    change = first_of(
+        return (
+            None if has_any_metric(log, "loss/total") else make_unjudged("kl_pull", "the KL term of the loss")
+        )
+    change = find_first_change(
         log,
         outcome,
         Sign("loss/kl", "up", 3.0, 1e-3, is_setting=True),
@@ -185,7 +189,9 @@ def kl_pull(log: Log, outcome: Outcome) -> Answer:
     if share > DOMINANT_FRACTION:
         evidence = (_dominates(share), *evidence)
     is_specific = kind == "k1" or share > DOMINANT_FRACTION
-    return finding_of("kl_pull", change, tier="specific" if is_specific else "consistent", evidence=evidence)
+    return make_finding(
+        "kl_pull", change, tier="specific" if is_specific else "consistent", evidence=evidence
+    )
 
 
 DOMINANT_FRACTION = 0.6
@@ -205,10 +211,10 @@ def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:
     return float(np.median(signal_values)) if len(signal_values) >= 3 else 0.0
 
 
-def _kl_dominates_throughout(log: Log, words: tuple[str, ...]) -> Finding:
+def _kl_dominates_throughout(log: Log, evidence: tuple[str, ...]) -> Finding:
     first_step = int(log.series["optim/kl_share"].steps[0])
     onset, metrics = Interval(first_step, first_step), ("optim/kl_share",)
-    return Finding("kl_pull", TITLES["kl_pull"], onset, "consistent", 0.8, 1.0, words, metrics)
+    return Finding("kl_pull", TITLES["kl_pull"], onset, "consistent", 0.8, 1.0, evidence, metrics)
 
 
 def kl_runaway(log: Log, outcome: Outcome) -> Answer:
@@ -219,8 +225,8 @@ def kl_runaway(log: Log, outcome: Outcome) -> Answer:
         return always_large
     threshold = FALL_KL_NATS if outcome.onset is not None else WARNING_KL_NATS
     signs = [Sign(metric, "up", 5.0, 1e-3, is_log=True, threshold=threshold) for metric in ("kl/k3", "kl/k2")]
-    change = first_of(log, outcome, *signs)
-    return None if change is None else finding_of("kl_runaway", change, tier="consistent")
+    change = find_first_change(log, outcome, *signs)
+    return None if change is None else make_finding("kl_runaway", change, tier="consistent")
 
 
 FALL_KL_NATS, WARNING_KL_NATS, MAX_WORKING_KL_NATS = 0.2, 1.0, 10.0
@@ -231,7 +237,7 @@ at a few tenths, but never at MAX_WORKING_KL_NATS.
 
 def displacement(log: Log, outcome: Outcome) -> Answer:
     """Updates make right answers less likely, as a side effect of pushing away from wrong ones."""
-    lift_series = log.find("policy/lift_right", least=4)
+    lift_series = log.find("policy/lift_right", min_points=4)
     if lift_series is None:
         needed_data = "the lift of right answers (policy/lift_right)"
         return missing_data(log, "displacement", needed_data, "policy/lift_right", min_points=4)
@@ -257,9 +263,9 @@ def critic(log: Log, outcome: Outcome) -> Answer:
     """The predictions of the critic are worse than the mean of the returns."""
     if not has_any_metric(log, "critic/explained_variance"):
         return None  # no critic
-    change = first_of(
+    change = find_first_change(
         log, outcome,
         Sign("critic/loss", "up", 5.0, 1e-6, is_log=True),
         Sign("critic/explained_variance", "down", 0.0, 0.1, threshold=0.0),
     )  # fmt: skip
-    return None if change is None else finding_of("critic", change, tier="consistent")
+    return None if change is None else make_finding("critic", change, tier="consistent")

@@ -24,15 +24,15 @@ from backend.exchange.imports.console.forms import (
     verl_cells,
 )
 from backend.exchange.imports.console.literals import Incomplete, read_object
-from backend.exchange.imports.console.rows import NO_STEP, Clue, Rows, with_steps
+from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint, with_steps
 from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
-from backend.exchange.imports.console.terminal import pieces, without_writer
+from backend.exchange.imports.console.terminal import read_segments, without_writer
 from backend.exchange.imports.guess import STEP_NAMES
-from backend.exchange.imports.log import Facts, Log
+from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known, plain_name
 from backend.exchange.imports.runs import split_table
-from backend.exchange.imports.table import BadLog, as_number, flat, number_in
+from backend.exchange.imports.table import BadLog, as_number, flatten_cells, number_in
 
 MIN_ROWS = 3
 """Minimum number of rows for unknown names to be accepted as metrics."""
@@ -81,7 +81,7 @@ class ConsoleText:
 
     def __init__(self, max_values: int) -> None:
         self.forms = {form: Rows(max_values) for form in ORIGINS}
-        self.facts = Facts()
+        self.metadata = LogMetadata()
         self.total: int | None = None
         self.epochs: float | None = None
         self.lines = 0
@@ -131,7 +131,7 @@ class ConsoleText:
         if self._bar is not None:
             line, text, count = self._bar
             if cells := bar_pairs(text):
-                self.forms[BARS].add(line, cells, Clue(count))
+                self.forms[BARS].add(line, cells, StepHint(count))
         self._bar = None
 
     def _take(self, line: int, text: str) -> str:
@@ -161,31 +161,33 @@ class ConsoleText:
             self._take_objects(line, object_text, object_text.index("{"), writer)
             self._open = []
 
-    def _take_objects(self, line: int, text: str, at: int, writer: str) -> bool:
+    def _take_objects(self, line: int, text: str, offset: int, writer: str) -> bool:
         """Return whether the text contains objects with numbers, of which a line may have several."""
         has_object, end_of_previous, last_brace = False, 0, text.rfind("{")
-        while at >= 0:
+        while offset >= 0:
             try:
-                document, end = read_object(text, at, is_last=at == last_brace)
+                document, end = read_object(text, offset, is_last=offset == last_brace)
             except Incomplete:
-                self._open = [text[max(end_of_previous, at - 300) :]]
+                self._open = [text[max(end_of_previous, offset - 300) :]]
                 self._open_size = len(self._open[0])
-                self._braces = text.count("{", at) - text.count("}", at)
+                self._braces = text.count("{", offset) - text.count("}", offset)
                 return True
             except ValueError:
-                end = at + 1
+                end = offset + 1
             else:
-                has_object = self._add_object(line, document, text[end_of_previous:at], writer) or has_object
+                has_object = (
+                    self._add_object(line, document, text[end_of_previous:offset], writer) or has_object
+                )
                 end_of_previous = end
             match = _BRACE.search(text, end)
-            at = match.start() if match else -1
+            offset = match.start() if match else -1
         if has_object and "%|" in text[end_of_previous:]:
             self._bars.append(text[end_of_previous:])
         return has_object
 
-    def _add_object(self, line: int, document: dict[str, Any], before: str, writer: str) -> bool:
-        if "%|" in before:
-            self._bars.append(before)
+    def _add_object(self, line: int, document: dict[str, Any], text_before: str, writer: str) -> bool:
+        if "%|" in text_before:
+            self._bars.append(text_before)
         if _SUMMARY in document:
             self._add_summary(document)
             return True
@@ -193,17 +195,19 @@ class ConsoleText:
             return True  # another process printed the same object
         self._newest = document
         cells = [
-            (name, number) for name, value in flat(document) if (number := number_in(name, value)) is not None
+            (name, number)
+            for name, value in flatten_cells(document)
+            if (number := number_in(name, value)) is not None
         ]
         if not cells or (len(cells) < 2 and not is_known(cells[0][0])):
             return False
         value_by_name = dict(cells)
-        step, counter = _own_step(value_by_name, before)
+        step, counter = _find_step(value_by_name, text_before)
         heading_step = self._heading.step if self._heading.step is not None else NO_STEP
         if step == NO_STEP and line - self._heading_line <= 2:
             step = heading_step
         epoch = as_number(value_by_name.get("epoch"))
-        hint = Clue(
+        hint = StepHint(
             step,
             heading_step,
             epoch=float("nan") if epoch is None else epoch,
@@ -216,7 +220,7 @@ class ConsoleText:
         return True
 
     def _add_summary(self, document: dict[str, Any]) -> None:
-        self.facts.config["training_summary"] = {
+        self.metadata.config["training_summary"] = {
             name: number for name, value in document.items() if (number := as_number(value)) is not None
         }
         if (epochs := as_number(document.get("epoch"))) and self.epochs is None:
@@ -245,7 +249,7 @@ class ConsoleText:
     def _end_verl(self) -> None:
         if self._verl is not None:
             line, step, text = self._verl
-            self.forms[VERL_LINES].add(line, verl_cells(text), Clue(step))
+            self.forms[VERL_LINES].add(line, verl_cells(text), StepHint(step))
         self._verl = None
 
     def _take_line(self, line: int, text: str, writer: str) -> str:
@@ -255,7 +259,7 @@ class ConsoleText:
             self._take_total(text, int(total[1].replace(",", "")))
             return ""
         if "Evaluated " in text and (cells := evaluation_cells(text)):
-            self._add_pairs(PAIRS, line, cells, Clue(self._evaluated_step, writer=writer))
+            self._add_pairs(PAIRS, line, cells, StepHint(self._evaluated_step, writer=writer))
             return PAIRS
         if may_name_step(text):
             position = heading(text)
@@ -270,15 +274,15 @@ class ConsoleText:
             self._list += cells
             return LISTS
         if cells and len(self.forms[PAIRS]) and _is_eval(name for name, _ in cells):
-            self._add_pairs(PAIRS, line, cells, Clue(writer=writer))
+            self._add_pairs(PAIRS, line, cells, StepHint(writer=writer))
             return PAIRS
         if len(cells) > 1 and any(is_known(name) for name, _ in cells):
-            self._add_pairs(BARE_PAIRS, line, cells, Clue(writer=writer))
+            self._add_pairs(BARE_PAIRS, line, cells, StepHint(writer=writer))
             return BARE_PAIRS
         return ""
 
-    def _add_pairs(self, form: str, line: int, cells: list[tuple[str, str]], clue: Clue) -> None:
-        self.forms[form].add(line, cells, clue._replace(is_eval=_is_eval([name for name, _ in cells])))
+    def _add_pairs(self, form: str, line: int, cells: list[tuple[str, str]], hint: StepHint) -> None:
+        self.forms[form].add(line, cells, hint._replace(is_eval=_is_eval([name for name, _ in cells])))
 
     def _take_total(self, text: str, number: int) -> None:
         if "steps" in text:
@@ -286,27 +290,27 @@ class ConsoleText:
         else:
             self.epochs = float(number)
 
-    def _take_heading(self, line: int, text: str, named: Heading, writer: str) -> str:
+    def _take_heading(self, line: int, text: str, position: Heading, writer: str) -> str:
         cells = pairs(text)
         if cells:
-            step = named.step if named.step is not None else NO_STEP
-            epoch = float("nan") if named.epoch is None else named.epoch
+            step = position.step if position.step is not None else NO_STEP
+            epoch = float("nan") if position.epoch is None else position.epoch
             self._add_pairs(
-                PAIRS, line, cells, Clue(step, epoch=epoch, total=named.total or 0, writer=writer)
+                PAIRS, line, cells, StepHint(step, epoch=epoch, total=position.total or 0, writer=writer)
             )
             return PAIRS
-        if named.step is None:
+        if position.step is None:
             return ""
         self._end_list()
-        self._heading, self._heading_line = named, line
+        self._heading, self._heading_line = position, line
         if "eval" in text.lower():
-            self._evaluated_step = named.step
+            self._evaluated_step = position.step
         return LISTS
 
     def _end_list(self) -> None:
         """Add the pairs in the lines below a heading as a row."""
         if self._list and self._heading.step is not None:
-            self.forms[LISTS].add(self._heading_line, self._list, Clue(self._heading.step))
+            self.forms[LISTS].add(self._heading_line, self._list, StepHint(self._heading.step))
         self._list = []
 
     # ------------------------------------------------------------ tables
@@ -330,11 +334,11 @@ class ConsoleText:
             and number_in(self._header[0], cells[0]) is not None
         ):
             cells_by_name = {name: cell for name, cell in zip(self._header, cells, strict=True) if name}
-            step, _ = _own_step(
+            step, _ = _find_step(
                 {plain_name(name): number_in(name, cell) for name, cell in cells_by_name.items()}, ""
             )
             epoch = as_number(cells_by_name.get("epoch", cells_by_name.get("Epoch")))
-            hint = Clue(step, epoch=float("nan") if epoch is None else epoch)
+            hint = StepHint(step, epoch=float("nan") if epoch is None else epoch)
             self.forms[TABLE].add(line, cells_by_name.items(), hint)
             return True
         if _is_header(cells):
@@ -348,12 +352,12 @@ def _is_eval(names: Iterable[str]) -> bool:
     return all(name.lower().startswith(("eval", "val", "test")) or name == "epoch" for name in names)
 
 
-def _own_step(named: dict[str, Any], before: str) -> tuple[int, str]:
+def _find_step(value_by_name: dict[str, Any], text_before: str) -> tuple[int, str]:
     """Return the step in an object or in the text before it, and what it counts."""
-    if match := _BEFORE.search(before[-300:]):
+    if match := _BEFORE.search(text_before[-300:]):
         return int(match[2]), match[1].lower()
     for name in _COUNTERS:
-        number = as_number(named[name]) if name in named else None
+        number = as_number(value_by_name[name]) if name in value_by_name else None
         if number is not None and number.is_integer() and 0 <= number < 2**31:
             return int(number), name.partition("/")[0] if "/" in name else ""
     return NO_STEP, ""
@@ -370,7 +374,7 @@ def _is_header(cells: list[str]) -> bool:
 def read_console(file: LogFile) -> list[Log]:
     """Return a log for each training in the text; raise BadLog if there are no metrics."""
     text = ConsoleText(file.max_values)
-    text.read(pieces(file.content))
+    text.read(read_segments(file.content))
     return logs_of_text(text)
 
 
@@ -399,15 +403,17 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
     for number, table in enumerate(split_table(rows.table, training_of_row, count, set())):
         training_rows = Rows(len(table) + 1)
         training_rows.table = table
-        training_rows.clues = [
+        training_rows.hints = [
             hint
-            for hint, training_number in zip(rows.clues, training_of_row, strict=True)
+            for hint, training_number in zip(rows.hints, training_of_row, strict=True)
             if training_number == number
         ]
         steps, note = steps_of_rows(training_rows, text.total, text.epochs)
         with_steps(table, steps, "step")
-        table.reorder(order_of_rows(training_rows.clues, steps))
-        facts = Facts(name=f"training {number + 1}" if count > 1 else "", config=dict(text.facts.config))
+        table.reorder(order_of_rows(training_rows.hints, steps))
+        facts = LogMetadata(
+            name=f"training {number + 1}" if count > 1 else "", config=dict(text.metadata.config)
+        )
         facts.notes += [note] if note else []
         logs.append(Log(table, facts, origin=_origin(form, table.columns), step="step"))
     if (other_lines := text.lines - rows.lines) > 0:
@@ -416,7 +422,7 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
             if other_lines == 1
             else f"{other_lines:,} other lines of output were"
         )
-        logs[0].facts.notes.append(f"{subject} passed over.")
+        logs[0].metadata.notes.append(f"{subject} passed over.")
     logs[0].table.bad = rows.table.bad
     return logs
 
@@ -430,7 +436,7 @@ def _training_numbers(rows: Rows) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the index of the training that each row belongs to, from 0; -1 for a row without one."""
     numbers = np.zeros(len(rows), np.int64)
     for end in rows.ends:
-        if 0 < end < len(rows) and any(not hint.is_eval for hint in rows.clues[end:]):
+        if 0 < end < len(rows) and any(not hint.is_eval for hint in rows.hints[end:]):
             numbers[end:] += 1
     numbers[rows.strays()] = -1
     return numbers

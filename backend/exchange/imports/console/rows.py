@@ -13,7 +13,7 @@ from backend.exchange.imports.table import Ints, Table
 NO_STEP = -1
 
 
-class Clue(NamedTuple):
+class StepHint(NamedTuple):
     """Information about the step of a row."""
 
     step: int = NO_STEP
@@ -37,19 +37,19 @@ class Rows:
 
     def __init__(self, limit: int) -> None:
         self.table = Table(limit)
-        self.clues: list[Clue] = []
+        self.hints: list[StepHint] = []
         self.lines = 0
         """Number of lines of the text that the rows use."""
         self.ends: list[int] = []
         """Indexes of rows before which a training ended."""
 
     def __len__(self) -> int:
-        return len(self.clues)
+        return len(self.hints)
 
-    def add(self, line: int, cells: Iterable[tuple[str, Any]], clue: Clue) -> None:
+    def add(self, line: int, cells: Iterable[tuple[str, Any]], hint: StepHint) -> None:
         """Add a row."""
         self.table.add(line, cells)
-        self.clues.append(clue)
+        self.hints.append(hint)
 
     def end_training(self) -> None:
         """Mark the end of a training, so that following rows belong to another."""
@@ -73,8 +73,8 @@ class Rows:
             is_metric[rows] |= is_known(name)
         if not is_metric.any():
             return np.empty(0, np.int64)
-        is_placed = np.array([bool(hint.counter) or hint.is_eval or hint.epoch >= 0 for hint in self.clues])
-        is_alone = ~is_shared & np.array([hint.step == NO_STEP for hint in self.clues])
+        is_placed = np.array([bool(hint.counter) or hint.is_eval or hint.epoch >= 0 for hint in self.hints])
+        is_alone = ~is_shared & np.array([hint.step == NO_STEP for hint in self.hints])
         return np.flatnonzero(~(is_metric | is_placed) | (is_alone & is_shared.any()))
 
 

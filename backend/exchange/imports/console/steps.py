@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backend.exchange.imports.console.rows import NO_STEP, Clue, Rows
+from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint
 from backend.exchange.imports.table import Ints
 
 MIN_COVERED_SHARE = 0.9
@@ -26,10 +26,10 @@ class Steps(NamedTuple):
 
 def steps_of_rows(rows: Rows, total: int | None, epochs: float | None) -> Steps:
     """Return the steps of one training's rows, given its numbers of steps and epochs if known."""
-    hints = rows.clues
+    hints = rows.hints
     training = [number for number, hint in enumerate(hints) if not hint.is_eval]
     if 2 * sum(hints[number].step != NO_STEP for number in training) >= len(training):
-        return Steps(_eval_with_training(hints, _named(hints)), "")
+        return Steps(_eval_with_training(hints, _read_named_steps(hints)), "")
     for count, note in _counters(hints, training, total, epochs):
         if count is not None:
             steps = np.full(len(hints), NO_STEP, np.int64)
@@ -39,15 +39,15 @@ def steps_of_rows(rows: Rows, total: int | None, epochs: float | None) -> Steps:
 
 
 def _counters(
-    clues: list[Clue], training: list[int], total: int | None, epochs: float | None
+    hints: list[StepHint], training: list[int], total: int | None, epochs: float | None
 ) -> list[tuple[Ints | None, str]]:
     """Return possible counters of the training rows, most reliable first."""
-    training_clues = [clues[number] for number in training]
+    training_clues = [hints[number] for number in training]
     bar_counts = _by_bar(training_clues)
     epoch, epoch_note = _by_epoch(training_clues, total, epochs)
     return [
         (
-            _rising([hint.heading for hint in training_clues]),
+            _check_rising([hint.heading for hint in training_clues]),
             "The steps are those of the lines above the metrics.",
         ),
         (
@@ -62,41 +62,41 @@ def _counters(
     ]
 
 
-def _named(clues: Sequence[Clue]) -> Ints:
-    steps = np.array([hint.step for hint in clues], np.int64)
-    updates = _updates_of_a_rollout(clues)
+def _read_named_steps(hints: Sequence[StepHint]) -> Ints:
+    steps = np.array([hint.step for hint in hints], np.int64)
+    updates = _updates_of_a_rollout(hints)
     if updates > 1:
-        is_update = np.array([hint.counter == "step" for hint in clues])
+        is_update = np.array([hint.counter == "step" for hint in hints])
         steps[is_update] //= updates
-    return _over_epochs(clues, steps)
+    return _over_epochs(hints, steps)
 
 
-def _updates_of_a_rollout(clues: Sequence[Clue]) -> int:
+def _updates_of_a_rollout(hints: Sequence[StepHint]) -> int:
     """Return the number of updates per rollout, if the log counts both."""
     counts = {
-        counter: 1 + max((hint.step for hint in clues if hint.counter == counter), default=-1)
+        counter: 1 + max((hint.step for hint in hints if hint.counter == counter), default=-1)
         for counter in ("rollout", "step")
     }
     return max(1, round(counts["step"] / counts["rollout"])) if counts["rollout"] > 0 else 1
 
 
-def _over_epochs(clues: Sequence[Clue], steps: Ints) -> Ints:
+def _over_epochs(hints: Sequence[StepHint], steps: Ints) -> Ints:
     """Return continuous steps if they restart with each epoch."""
-    epochs = np.array([hint.epoch for hint in clues])
+    epochs = np.array([hint.epoch for hint in hints])
     if len(steps) < 2 or not np.isfinite(epochs).all() or (np.floor(epochs) != epochs).any():
         return steps
     is_next = np.diff(epochs) > 0
     is_decrease = np.diff(steps) < 0
     if not is_next.any() or not is_decrease[is_next].all():
         return steps
-    length = max((hint.total for hint in clues), default=0) or int(steps.max())
+    length = max((hint.total for hint in hints), default=0) or int(steps.max())
     return np.asarray(steps + (epochs - epochs.min()).astype(np.int64) * length, np.int64)
 
 
-def _eval_with_training(clues: Sequence[Clue], steps: Ints) -> Ints:
+def _eval_with_training(hints: Sequence[StepHint], steps: Ints) -> Ints:
     """Assign evaluations without a step to the step of the last training row."""
     last = next((int(step) for step in steps if step != NO_STEP), 0)
-    for number, hint in enumerate(clues):
+    for number, hint in enumerate(hints):
         if steps[number] == NO_STEP and hint.is_eval:
             steps[number] = last
         elif steps[number] != NO_STEP:
@@ -104,7 +104,7 @@ def _eval_with_training(clues: Sequence[Clue], steps: Ints) -> Ints:
     return steps
 
 
-def order_of_rows(clues: Sequence[Clue], steps: Ints) -> Ints:
+def order_of_rows(clues: Sequence[StepHint], steps: Ints) -> Ints:
     """Return the order in which an evaluation printed late follows the training rows up to its step.
 
     Without it, an evaluation that runs beside the training would look like a resume from an earlier step.
@@ -124,7 +124,7 @@ def order_of_rows(clues: Sequence[Clue], steps: Ints) -> Ints:
     return np.argsort(positions, kind="stable")
 
 
-def _rising(counts: Sequence[int]) -> Ints | None:
+def _check_rising(counts: Sequence[int]) -> Ints | None:
     """Return the counts if all rows have one and they increase, apart from a few resumes; otherwise None."""
     steps = np.array(counts, np.int64)
     if not len(steps) or (steps == NO_STEP).any():
@@ -133,33 +133,33 @@ def _rising(counts: Sequence[int]) -> Ints | None:
     return steps if backward <= len(steps) // 50 else None
 
 
-def _by_bar(clues: Sequence[Clue]) -> Ints | None:
+def _by_bar(hints: Sequence[StepHint]) -> Ints | None:
     """Return the counts of the progress bar that increases with the rows, or None."""
-    totals = Counter(total for hint in clues for _, total in hint.bars)
+    totals = Counter(total for hint in hints for _, total in hint.bars)
     for total, _ in totals.most_common(8):
         counts = np.array(
             [
                 next((count for count, bar_total in hint.bars if bar_total == total), NO_STEP)
-                for hint in clues
+                for hint in hints
             ],
             np.int64,
         )
         counted_rows = np.flatnonzero(counts != NO_STEP)
-        if len(counted_rows) >= MIN_COVERED_SHARE * len(clues) and len(counted_rows):
+        if len(counted_rows) >= MIN_COVERED_SHARE * len(hints) and len(counted_rows):
             interpolated_counts = (
-                np.interp(np.arange(len(clues)), counted_rows, counts[counted_rows]).round().astype(np.int64)
+                np.interp(np.arange(len(hints)), counted_rows, counts[counted_rows]).round().astype(np.int64)
             )
-            if (steps := _rising(interpolated_counts.tolist())) is not None and int(steps.max()) > 0:
+            if (steps := _check_rising(interpolated_counts.tolist())) is not None and int(steps.max()) > 0:
                 return steps
     return None
 
 
-def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) -> tuple[Ints | None, str]:
-    values = np.array([hint.epoch for hint in clues])
+def _by_epoch(hints: Sequence[StepHint], total: int | None, epochs: float | None) -> tuple[Ints | None, str]:
+    values = np.array([hint.epoch for hint in hints])
     if len(values) < 3 or not np.isfinite(values).all() or float(values.max()) <= 0:
         return None, ""
     if total and epochs:
-        steps = _rising(np.maximum(1, np.round(values * total / epochs)).astype(np.int64).tolist())
+        steps = _check_rising(np.maximum(1, np.round(values * total / epochs)).astype(np.int64).tolist())
         return (
             steps,
             f"The log names no steps: they are its epochs, of which {epochs:g} take {total:,} steps.",
@@ -170,20 +170,20 @@ def _by_epoch(clues: Sequence[Clue], total: int | None, epochs: float | None) ->
         max_deviation = float(np.abs(values / unit - multiples).max())
         if (
             max_deviation < MAX_DEVIATION
-            and (steps := _rising(multiples.astype(np.int64).tolist())) is not None
+            and (steps := _check_rising(multiples.astype(np.int64).tolist())) is not None
         ):
             units = "" if unit == 1 else f", in units of {unit:.4g} of one epoch"
             return steps, f"The log names no steps: they are its epochs{units}."
     return None, ""
 
 
-def _by_order(clues: Sequence[Clue]) -> Ints:
+def _by_order(hints: Sequence[StepHint]) -> Ints:
     """Return the numbers of the rows from 1, per writer if several processes print the same rows."""
-    counts = Counter(hint.writer for hint in clues)
+    counts = Counter(hint.writer for hint in hints)
     has_several_writers = len(counts) > 1 and min(counts.values()) >= MIN_COVERED_SHARE * max(counts.values())
     row_counts: Counter[str] = Counter()
     steps = []
-    for hint in clues:
+    for hint in hints:
         writer = hint.writer if has_several_writers else ""
         row_counts[writer] += 1
         steps.append(row_counts[writer])

@@ -15,7 +15,7 @@ _WRITER = re.compile(
 )
 
 
-def pieces(file: IO[bytes]) -> Iterator[tuple[int, str]]:
+def read_segments(file: IO[bytes]) -> Iterator[tuple[int, str]]:
     """Yield (line number, text) of each non-blank piece; invalid UTF-8 is replaced."""
     file.seek(0)
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
@@ -23,21 +23,21 @@ def pieces(file: IO[bytes]) -> Iterator[tuple[int, str]]:
     while block := file.read(BLOCK_BYTES):
         *lines, remainder = (remainder + decoder.decode(block)).split("\n")
         for line in lines:
-            yield from _pieces_of(number, line)
+            yield from _split_at_returns(number, line)
             number += 1
         if len(remainder) > BLOCK_BYTES:
-            complete, remainder = _cut(remainder)
-            yield from _pieces_of(number, complete)
-    yield from _pieces_of(number, remainder + decoder.decode(b"", final=True))
+            complete, remainder = _split_long_line(remainder)
+            yield from _split_at_returns(number, complete)
+    yield from _split_at_returns(number, remainder + decoder.decode(b"", final=True))
 
 
 def pieces_of_text(text: str) -> Iterator[tuple[int, str]]:
     """Yield the pieces of a text in memory."""
     for number, line in enumerate(text.split("\n"), 1):
-        yield from _pieces_of(number, line)
+        yield from _split_at_returns(number, line)
 
 
-def _pieces_of(number: int, line: str) -> Iterator[tuple[int, str]]:
+def _split_at_returns(number: int, line: str) -> Iterator[tuple[int, str]]:
     if "\x1b" in line:
         line = _CONTROL.sub("", line)
     for segment in line.split("\r") if "\r" in line else (line,):
@@ -45,7 +45,7 @@ def _pieces_of(number: int, line: str) -> Iterator[tuple[int, str]]:
             yield number, segment
 
 
-def _cut(line: str) -> tuple[str, str]:
+def _split_long_line(line: str) -> tuple[str, str]:
     """Split a very long line at a carriage return or before an object, and return both parts."""
     split_offset = line.rfind("\r") + 1 or line.rfind("{")
     if split_offset > 0:

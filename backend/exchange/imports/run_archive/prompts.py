@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from backend.base.redaction import redact, redact_document
-from backend.base.text import clean_text, unstorable
+from backend.base.text import clean_text, find_unstorable
 from backend.exchange.archives.contents import LABELS, PROMPTS, ROLLOUTS, TALLIES, ArchivedLabel
 from backend.exchange.archives.prompt_tables import (
     PROMPT_EXACT,
@@ -75,7 +75,7 @@ def read_tallies(file: LogFile, attempts: AbstractSet[int]) -> Tallies:
         for name in whole_columns:
             _check_whole(cells, name)
         for name in TALLY_TEXTS:
-            texts[name] += [_interned(text) for text in cells.texts[name]]
+            texts[name] += [_intern_text(text) for text in cells.texts[name]]
         if not all(map(KIND_PATTERN.fullmatch, set(texts["kind"][-cells.rows :]))):
             raise BadLog(f"is damaged: {TALLIES} has an unknown kind")
         if extra_attempts := set(cells.numbers["attempt"].tolist()) - attempts:
@@ -100,7 +100,7 @@ def _check_whole(cells: Cells, name: str) -> None:
         raise BadLog(f"is damaged: {TALLIES} has a row without a whole number up to {limit:,} as {name}")
 
 
-def _interned(content: bytes | None) -> str:
+def _intern_text(content: bytes | None) -> str:
     """Return a text without secrets; equal texts share one object."""
     try:
         return sys.intern(redact(clean_text(utf8(content))))
@@ -154,7 +154,7 @@ def _label(line: str, number: int) -> ArchivedLabel:
     reason = "cannot be stored"
     try:
         content = parse(line)
-        if not unstorable(content):
+        if not find_unstorable(content):
             return ArchivedLabel.model_validate(content)
     except ValidationError as error:
         first_error = error.errors()[0]

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from backend.base.redaction import redact, redact_document
-from backend.base.text import is_too_deep, unstorable
+from backend.base.text import find_unstorable, is_too_deep
 from backend.catalog.policies.adapters import ADAPTER_CONFIG
 from backend.catalog.policies.directories import CONFIG_FILES, MAX_CONFIG_BYTES, config_error, parse_config
 from backend.config.run import RunConfig
@@ -116,7 +116,7 @@ def is_run_archive(file: IO[bytes]) -> bool:
 def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
     """Read and check everything for a run with this id; raise BadLog."""
     with ImportSandbox(MAX_ARCHIVE_SECONDS) as sandbox, ExitStack() as open_files:
-        extents = _places(LogFile(file, sandbox))
+        extents = _locate_files(LogFile(file, sandbox))
         manifest = _manifest(file, extents)
         _check_files(file, extents, manifest)
         run = _run(file, extents[RUN])
@@ -143,8 +143,8 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
     return ReadArchive(run, series, packed_rollouts, extras, events, checkpoints, manifest.missing)
 
 
-def _places(file: LogFile) -> dict[str, FileExtent]:
-    reply = file.ask("tar")
+def _locate_files(file: LogFile) -> dict[str, FileExtent]:
+    reply = file.run_operation("tar")
     try:
         members = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in reply["files"]]
         other_entries = int(reply["others"])
@@ -168,7 +168,7 @@ def _content(file: IO[bytes], extent: FileExtent, limit: int, name: str) -> byte
     return file.read(extent.size)
 
 
-def _parsed(model: type[Document], content: Any, name: str) -> Document:
+def _parse_document(model: type[Document], content: Any, name: str) -> Document:
     """Return a document without secrets."""
     if not isinstance(content, dict) or is_too_deep(content):
         raise BadLog(f"is damaged: {name} is not such a document")
@@ -188,39 +188,39 @@ def _json(file: IO[bytes], extent: FileExtent, name: str) -> Any:
         raise BadLog(f"is damaged: {name} is not JSON ({error})"[:300]) from None
 
 
-def _manifest(file: IO[bytes], places: dict[str, FileExtent]) -> Manifest:
-    if MANIFEST not in places:
+def _manifest(file: IO[bytes], extents: dict[str, FileExtent]) -> Manifest:
+    if MANIFEST not in extents:
         raise BadLog(f"has no {MANIFEST}")
-    content = _json(file, places[MANIFEST], MANIFEST)
+    content = _json(file, extents[MANIFEST], MANIFEST)
     if isinstance(content, dict) and (archive_format := content.get("format")) != FORMAT:
         reason = f"is an archive of format {archive_format!r:.20}, this version reads {FORMAT}"
         raise BadLog(f"{reason}: import it with the version that made it, or a newer one")
-    return _parsed(Manifest, content, MANIFEST)
+    return _parse_document(Manifest, content, MANIFEST)
 
 
-def _check_files(file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest) -> None:
+def _check_files(file: IO[bytes], extents: dict[str, FileExtent], manifest: Manifest) -> None:
     """Check that the files are exactly those of the manifest, with valid names and the same content."""
     for name in manifest.files:
         if name not in TABLES and not CHECKPOINT_FILE_PATTERN.fullmatch(name):
             raise BadLog(f"names a file that no archive of a run has: {excerpt(name)}")
-    if missing_files := sorted({*TABLES, *manifest.files} - places.keys()):
+    if missing_files := sorted({*TABLES, *manifest.files} - extents.keys()):
         raise BadLog(f"is incomplete: {excerpt(missing_files[0])} is missing")
-    if unexpected_files := sorted(places.keys() - manifest.files.keys() - {MANIFEST}):
+    if unexpected_files := sorted(extents.keys() - manifest.files.keys() - {MANIFEST}):
         raise BadLog(f"holds a file that its manifest does not name: {excerpt(unexpected_files[0])}")
     for name, expected in manifest.files.items():
-        if _described(file, places[name]) != expected:
+        if _describe_file(file, extents[name]) != expected:
             raise BadLog(f"is damaged: {excerpt(name)} is not the file that was archived")
 
 
-def _described(file: IO[bytes], extent: FileExtent) -> ArchivedFile:
+def _describe_file(file: IO[bytes], extent: FileExtent) -> ArchivedFile:
     digest, byte_count = hashlib.sha256(), 0
-    for block in blocks_of(file, extent):
+    for block in read_blocks(file, extent):
         digest.update(block)
         byte_count += len(block)
     return ArchivedFile(bytes=byte_count, sha256=digest.hexdigest())
 
 
-def blocks_of(file: IO[bytes], extent: FileExtent) -> Iterator[bytes]:
+def read_blocks(file: IO[bytes], extent: FileExtent) -> Iterator[bytes]:
     """Yield the content of a file of the archive."""
     file.seek(extent.offset)
     remaining_bytes = extent.size
@@ -234,7 +234,7 @@ def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, extent: FileExtent
     """Open a file of the archive as a separate file, which the sandbox can open."""
     path = sandbox.new_path()
     with path.open("w+b") as copy:
-        for block in blocks_of(file, extent):
+        for block in read_blocks(file, extent):
             copy.write(block)
         copy.flush()
         yield LogFile(copy, sandbox, name, path)
@@ -242,8 +242,8 @@ def _copy(file: IO[bytes], sandbox: ImportSandbox, name: str, extent: FileExtent
 
 def _run(file: IO[bytes], extent: FileExtent) -> ArchivedRun:
     content = _json(file, extent, RUN)
-    run = _parsed(ArchivedRun, content, RUN)
-    if problem := unstorable(content):
+    run = _parse_document(ArchivedRun, content, RUN)
+    if problem := find_unstorable(content):
         raise BadLog(f"is damaged: {RUN}, {problem[0]} {problem[1]}")
     if run.origin not in ("", *ORIGIN_TITLES):
         raise BadLog(f"is of a run of {excerpt(run.origin)}, which this version does not know")
@@ -275,11 +275,11 @@ def _series(file: LogFile) -> dict[str, Curve]:
             pieces_by_metric.setdefault(_metric(names[start]), []).append(segment)
         if len(pieces_by_metric) > MAX_METRICS:
             raise BadLog(f"has more than {MAX_METRICS:,} metrics")
-    return {name: _joined(name, segments) for name, segments in pieces_by_metric.items()}
+    return {name: _join_segments(name, segments) for name, segments in pieces_by_metric.items()}
 
 
-def _joined(name: str, pieces: list[Curve]) -> Curve:
-    steps, values = (np.concatenate(column) for column in zip(*pieces, strict=True))
+def _join_segments(name: str, segments: list[Curve]) -> Curve:
+    steps, values = (np.concatenate(column) for column in zip(*segments, strict=True))
     if (np.diff(steps) <= 0).any():
         raise BadLog(f"is damaged: the steps of {excerpt(name)} do not rise")
     return steps, values
@@ -324,7 +324,7 @@ def _event(line: str) -> ArchivedEvent | None:
         and event.level in {"info", "warning", "error"}
         and all(number is None or (type(number) is int and -1 <= number < 2**31) for number in numbers)
         and isinstance(event.data, dict)
-        and unstorable(row) is None
+        and find_unstorable(row) is None
     )
     return event if is_valid else None
 
@@ -351,13 +351,13 @@ def _check_configs(file: IO[bytes], files: dict[str, FileExtent], checkpoint: st
 
 
 def _checkpoints(
-    file: IO[bytes], places: dict[str, FileExtent], manifest: Manifest, run: ArchivedRun
+    file: IO[bytes], extents: dict[str, FileExtent], manifest: Manifest, run: ArchivedRun
 ) -> dict[str, dict[str, FileExtent]]:
     """Return the files of each checkpoint; its manifest must match its row and describe the other files."""
     files_by_checkpoint: dict[str, dict[str, FileExtent]] = {
         checkpoint.name: {} for checkpoint in run.checkpoints
     }
-    for name, extent in places.items():
+    for name, extent in extents.items():
         if (match := CHECKPOINT_FILE_PATTERN.fullmatch(name)) is not None:
             if match["checkpoint"] not in files_by_checkpoint:
                 raise BadLog(f"holds files of a checkpoint that {RUN} does not name: {match['checkpoint']}")
@@ -366,7 +366,7 @@ def _checkpoints(
         files = files_by_checkpoint[checkpoint.name]
         if checkpoint.name != f"s{checkpoint.step:06d}-a{checkpoint.attempt}" or "manifest.json" not in files:
             raise BadLog(f"is incomplete: checkpoint {checkpoint.name} lacks its manifest")
-        if _described(file, files["manifest.json"]).sha256 != checkpoint.sha256:
+        if _describe_file(file, files["manifest.json"]).sha256 != checkpoint.sha256:
             raise BadLog(
                 f"is damaged: the manifest of checkpoint {checkpoint.name} is not the one of its row"
             )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.base.redaction import redact_document
-from backend.base.text import unstorable
+from backend.base.text import find_unstorable
 from backend.exchange.archives.contents import ROLLOUTS, TOKENS
 from backend.exchange.archives.tables import (
     EXACT_COLUMNS,
@@ -67,11 +67,11 @@ class _Packer:
         self.packed: list[PackedGroups] = []
         """One for each step of an attempt."""
 
-    def add(self, at: Position, group: GroupRecord, completion: CompletionRecord) -> None:
+    def add(self, rollout_position: Position, group: GroupRecord, completion: CompletionRecord) -> None:
         """Add a completion; raise ValueError. The completions of a group must be consecutive, from position
         0.
         """
-        step, attempt, position = at
+        step, attempt, position = rollout_position
         if attempt not in self._attempts:
             raise ValueError(f"is of attempt {attempt}, which the run does not have")
         if position == 0:
@@ -118,7 +118,9 @@ def read_rollouts(
     for cells in read_cells(rollouts, (*NUMBER_COLUMNS, *VALUE_COLUMNS), texts, limit=MAX_COMPLETIONS):
         for cell_row in range(cells.rows):
             try:
-                group, completion, rollout_position = _completion(cells, cell_row, recorded_tokens.of(row))
+                group, completion, rollout_position = _completion(
+                    cells, cell_row, recorded_tokens.read_row(row)
+                )
                 packer.add(rollout_position, group, completion)
             except BadLog:
                 raise
@@ -147,7 +149,7 @@ def _completion(
     if not 0 <= numbers["position"] < MAX_GROUP_COMPLETIONS:
         raise ValueError(f"has place {numbers['position']} in its group")
     rewards, flags, turns = (documents[name] for name in JSON_TEXTS)
-    if not isinstance(rewards, dict) or not isinstance(flags, list) or unstorable([rewards, flags]):
+    if not isinstance(rewards, dict) or not isinstance(flags, list) or find_unstorable([rewards, flags]):
         raise ValueError("has rewards or flags that cannot be stored")
     if tokens is not None and len(tokens.ids) != numbers["tokens"]:
         raise ValueError(f"has {numbers['tokens']} tokens, and {len(tokens.ids)} in {TOKENS}")
@@ -218,7 +220,7 @@ class _Tokens:
         self._pieces = self._read()
         self._next = next(self._pieces, None)
 
-    def of(self, row: int) -> Tokens | None:
+    def read_row(self, row: int) -> Tokens | None:
         """Return the tokens of the completion in a row of the rollouts; rows must be requested in order."""
         chunks, count = [], 0
         while self._next is not None and self._next[0] == row:
@@ -227,7 +229,7 @@ class _Tokens:
             if count * TOKEN_BYTES > MAX_GROUP_BYTES:
                 raise ValueError(f"has more than {MAX_GROUP_BYTES // TOKEN_BYTES:,} tokens")
             self._next = next(self._pieces, None)
-        return _joined(chunks) if chunks else None
+        return _join_tokens(chunks) if chunks else None
 
     def end(self, rows: int) -> None:
         """Raise BadLog if tokens are left over."""
@@ -264,12 +266,12 @@ def _token_strings(cells: Cells) -> list[str]:
         raise BadLog(f"is damaged: {TOKENS} has a token that is not text") from None
 
 
-def _joined(pieces: list[Tokens]) -> Tokens:
-    if len(pieces) == 1:
-        return pieces[0]
-    names = set.intersection(*(set(chunk.arrays) for chunk in pieces))
+def _join_tokens(chunks: list[Tokens]) -> Tokens:
+    if len(chunks) == 1:
+        return chunks[0]
+    names = set.intersection(*(set(chunk.arrays) for chunk in chunks))
     arrays: dict[str, NDArray[np.float32]] = {
-        name: np.concatenate([chunk.arrays[name] for chunk in pieces]) for name in sorted(names)
+        name: np.concatenate([chunk.arrays[name] for chunk in chunks]) for name in sorted(names)
     }
-    strings = [text for chunk in pieces for text in chunk.strings]
-    return Tokens(strings, np.concatenate([chunk.ids for chunk in pieces]), arrays)
+    strings = [text for chunk in chunks for text in chunk.strings]
+    return Tokens(strings, np.concatenate([chunk.ids for chunk in chunks]), arrays)

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from backend.analysis.diagnosis.log import Log, is_read
 from backend.analysis.diagnosis.log import Series as LogSeries
-from backend.analysis.diagnosis.store import columns_of, diagnosis_of
+from backend.analysis.diagnosis.store import make_columns, try_diagnosis
 from backend.base.durable_files import make_directory, publish, sync
 from backend.base.errors import FieldError, InvalidRequest, Unavailable
 from backend.base.redaction import redact, redact_document
@@ -29,13 +29,13 @@ from backend.exchange.imports.run_archive.read import (
     FileExtent,
     ReadArchive,
     attempt_at,
-    blocks_of,
     is_run_archive,
+    read_blocks,
     read_run_archive,
 )
 from backend.exchange.imports.run_archive.report import FINAL_STATUSES, archive_answer
 from backend.exchange.imports.schemas import ImportAnswer
-from backend.exchange.imports.store import Names, experiment_of, storable_config, variant_hash
+from backend.exchange.imports.store import Names, find_or_create_experiment, storable_config, variant_hash
 from backend.exchange.imports.table import BadLog
 from backend.http.idempotency import find_previous, request_digest
 from backend.metrics.store import write_series
@@ -43,7 +43,7 @@ from backend.rollouts.store import PackedGroups, write_groups
 from backend.runs.events import add_event
 from backend.runs.origin import ARCHIVE_ORIGIN
 from backend.storage.artifacts.store import ArtifactFault, artifact_store
-from backend.storage.engine import Sessions, insert_into, new_id, reading
+from backend.storage.engine import Sessions, insert_into, new_id, open_read_session
 from backend.storage.faults import free_bytes
 from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Event, Experiment, RolloutLabel, Run
 
@@ -76,17 +76,19 @@ def import_any(
         raise InvalidRequest([FieldError("file", f"{request.file} {error}")]) from None
     except Unusable as error:
         raise Unavailable(f"archives are read in the sandbox, which does not start here: {error}") from None
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         names = _names(session, archive.run, request)
     if request.dry_run:
         return archive_answer(archive, names, None)
     digest = request_digest(
         [request.file, request.name, request.experiment, request.variant, _content(archive)]
     )
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         created_id = find_previous(session, key, digest) if key else None
     created_id = created_id or _enter(sessions, settings, file, archive, names, run_id, key, digest)
-    with reading(sessions) as session:  # an earlier request with this key may have used another name
+    with open_read_session(
+        sessions
+    ) as session:  # an earlier request with this key may have used another name
         names = names._replace(run=session.scalar(select(Run.name).where(Run.id == created_id)) or names.run)
     return archive_answer(archive, names, created_id)
 
@@ -137,7 +139,7 @@ def _enter(
         raise
     if created_id is None:  # a concurrent request with the same key was faster
         _take_back(settings, run_id)
-        with reading(sessions) as session:
+        with open_read_session(sessions) as session:
             return find_previous(session, key, digest) or ""
     return created_id
 
@@ -172,7 +174,7 @@ def _write_checkpoints(file: IO[bytes], archive: ReadArchive, artifacts: Path) -
 def _write(file: IO[bytes], extent: FileExtent, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as copy:
-        for block in blocks_of(file, extent):
+        for block in read_blocks(file, extent):
             copy.write(block)
 
 
@@ -181,7 +183,7 @@ def _store(
 ) -> str | None:
     """Insert everything and return the run's id; None if there is a run with this idempotency key."""
     run = archive.run
-    experiment = experiment_of(session, names)
+    experiment = find_or_create_experiment(session, names)
     row = {
         "id": run_id,
         "name": names.run,
@@ -253,11 +255,11 @@ def _verdict(archive: ReadArchive, names: Names) -> dict[str, Any]:
     """Return the columns of the diagnosis, computed again because the archived one is not trusted."""
     run = archive.run
     if not run.last_step or not run.steps:
-        return columns_of(None, run.last_step)
+        return make_columns(None, run.last_step)
     series = {name: LogSeries(*archive.series[name]).thinned() for name in archive.series if is_read(name)}
     config = run.config if not run.origin else {}
     log = Log(series, config, _status(run)["status"], _status(run)["reason"])
-    return columns_of(diagnosis_of(log, names.run), run.last_step)
+    return make_columns(try_diagnosis(log, names.run), run.last_step)
 
 
 def _store_history(session: Session, archive: ReadArchive, run_id: str) -> None:
@@ -276,10 +278,10 @@ def _store_history(session: Session, archive: ReadArchive, run_id: str) -> None:
         write_series(session, run_id, number, series)
     if archive.events:
         rows = [{"run_id": run_id, **event._asdict()} for event in archive.events]
-        session.execute(insert(Event), [_redacted(row) for row in rows])
+        session.execute(insert(Event), [_redact_row(row) for row in rows])
 
 
-def _redacted(row: dict[str, Any]) -> dict[str, Any]:
+def _redact_row(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "message": redact(row["message"]), "data": redact_document(row["data"])}
 
 

@@ -100,10 +100,14 @@ def init(
         head["config"] = _plain(_without_secrets(dict(config or {})))
     except RecursionError:
         _say("the config is nested too deeply, or holds itself: it is left out")
-    head = _storable({field: value for field, value in head.items() if value is not None})
+    head = _limit_description({field: value for field, value in head.items() if value is not None})
     head = {field: _plain(value) for field, value in head.items()}
     return Run(
-        _checked(address), token or os.environ.get("GRPOLAB_TOKEN", ""), key, head, Path(directory).absolute()
+        _check_url(address),
+        token or os.environ.get("GRPOLAB_TOKEN", ""),
+        key,
+        head,
+        Path(directory).absolute(),
     )
 
 
@@ -139,7 +143,7 @@ class Run:
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Log the numbers of a step; other values are left out. `step` defaults to the next one."""
-        values = {str(name)[:512]: _spelled(number) for name, value in metrics.items()
+        values = {str(name)[:512]: _spell_number(number) for name, value in metrics.items()
                   if (number := _number(value)) is not None and str(name).strip()}  # fmt: skip
         self._write(step, [{"kind": "metrics", "values": values}] if values else [])
 
@@ -195,11 +199,11 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
-        self.finish(*_ending(error))
+        self.finish(*_describe_ending(error))
 
     def _at_exit(self) -> None:
         if os.getpid() == self._owner:
-            self.finish(*_ending(getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)))
+            self.finish(*_describe_ending(getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)))
         elif os.getpid() == self._pid:  # a fork that has logged: the run continues without it
             self._close(10.0)
 
@@ -298,7 +302,7 @@ class _Service:
             answer = self._post(spool, lines)
         except urllib.error.HTTPError as error:
             with error:
-                self._refused(spool, lines, error)
+                self._handle_rejection(spool, lines, error)
             return True
         except (OSError, ValueError, LookupError, HTTPException) as error:
             self._tell(f"{self._url} does not answer ({getattr(error, 'reason', error)}); "
@@ -332,8 +336,8 @@ class _Service:
             raise ValueError("the response is not from GRPO Lab")
         return answer
 
-    def _refused(self, spool: _Spool, lines: list[bytes], error: urllib.error.HTTPError) -> None:
-        path, detail = _problem_of(error)
+    def _handle_rejection(self, spool: _Spool, lines: list[bytes], error: urllib.error.HTTPError) -> None:
+        path, detail = _read_problem(error)
         if error.code == 410 and "problem+json" in error.headers.get("Content-Type", ""):
             self.should_stop = self.is_refused = True
             self._tell(f"{detail}; nothing more is sent, and what is logged stays in its file")
@@ -385,7 +389,7 @@ class _Spool:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = directory / f"{process}{uuid.uuid4().hex[:16]}.jsonl"
         writing = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        _take(writing)
+        _try_lock(writing)
         line = json.dumps(head).encode() + b"\n"
         os.write(writing, line)
         return cls(path, writing, head, len(line))
@@ -397,15 +401,15 @@ class _Spool:
             writing = os.open(path, os.O_RDWR)
             try:
                 with path.open("rb") as file:
-                    line = file.readline(HEAD_BYTES) if _take(writing) else b""
+                    line = file.readline(HEAD_BYTES) if _try_lock(writing) else b""
                 head = json.loads(line)
                 if (
                     line.endswith(b"\n")
                     and _ID_PATTERN.fullmatch(head["id"])
                     and head["run"]
-                    and _checked(head["url"])
+                    and _check_url(head["url"])
                 ):
-                    head["run"] = _storable(head["run"])  # an older client did not limit its size
+                    head["run"] = _limit_description(head["run"])  # an older client did not limit its size
                     return cls(path, os.dup(writing), head, len(line))
             finally:
                 os.close(writing)
@@ -509,7 +513,7 @@ def _by_age(paths: Iterable[Path]) -> list[Path]:
     return [path for _, path in sorted(paths_by_age)]
 
 
-def _take(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Return whether this process could lock the file; the lock lasts until the file is closed."""
     if fcntl is not None:
         try:
@@ -675,14 +679,14 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _spelled(value: float) -> float | str:
+def _spell_number(value: float) -> float | str:
     """Return the number, or a string if it is not finite, because JSON cannot represent such numbers."""
     return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
 
 
 def _optional(value: Any) -> float | str | None:
     number = _number(value)
-    return None if number is None else _spelled(number)
+    return None if number is None else _spell_number(number)
 
 
 def _completion(completion: Mapping[str, Any]) -> dict[str, Any]:
@@ -712,7 +716,7 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _storable(head: dict[str, Any]) -> dict[str, Any]:
+def _limit_description(head: dict[str, Any]) -> dict[str, Any]:
     """Return the description of a run within the limits of the service, which would refuse any other."""
     storable_head = dict(head)
     for field in _NAMES:
@@ -747,7 +751,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return _clean(value) if isinstance(value, str) else value
     if isinstance(value, float):
-        return _spelled(value)
+        return _spell_number(value)
     if isinstance(value, dict) and depth < 20:
         return {_clean(str(key)): _plain(child, depth + 1) for key, child in value.items()}
     if isinstance(value, list | tuple | set) and depth < 20:
@@ -773,7 +777,7 @@ def _own_address() -> str:
     return os.environ.get("GRPOLAB_URL", "http://127.0.0.1:8400")
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     """Return the address without a slash at its end; raise ValueError."""
     url_parts = urllib.parse.urlsplit(url)
     if (
@@ -788,7 +792,7 @@ def _checked(url: str) -> str:
     return url.rstrip("/")
 
 
-def _ending(error: BaseException | None) -> tuple[str, str]:
+def _describe_ending(error: BaseException | None) -> tuple[str, str]:
     """Return status and reason of a run that ended with this error."""
     if error is None:
         return "finished", ""
@@ -797,7 +801,7 @@ def _ending(error: BaseException | None) -> tuple[str, str]:
     return "failed", f"{type(error).__name__}: {error}"
 
 
-def _problem_of(error: urllib.error.HTTPError) -> tuple[str, str]:
+def _read_problem(error: urllib.error.HTTPError) -> tuple[str, str]:
     """Return (place in the request, message of the service), or an empty place and the HTTP reason."""
     try:
         problem = json.loads(error.read(100_000))
@@ -830,10 +834,13 @@ def _say(sentence: str) -> None:
 # ---------------------------------------------------------------- sending what is left
 
 
-def send_left(directory: Path, token: str, url: str, *, others: bool = False) -> Iterator[tuple[Path, str]]:
+def send_left(
+    directory: Path, token: str, url: str, *, include_other_urls: bool = False
+) -> Iterator[tuple[Path, str]]:
     """Send the files of dead processes to `url`; yield each path with the reason for a failure, or "".
 
-    The token is not sent anywhere else: files for another address are kept, unless `others` is set.
+    The token is not sent anywhere else: files for another address are kept, unless `include_other_urls` is
+    set.
     """
     for path in _by_age(directory.rglob("*.jsonl")):
         spool = _Spool.adopt(path)
@@ -842,7 +849,7 @@ def send_left(directory: Path, token: str, url: str, *, others: bool = False) ->
             continue
         service, reason = _Service(url, token, shows_run=False), ""
         try:
-            if not others and _checked(spool.head["url"]) != url:
+            if not include_other_urls and _check_url(spool.head["url"]) != url:
                 reason = f"is for {spool.head['url']}: send it there, or elsewhere, with --url"
             while not reason and service.send(spool):
                 pass
@@ -862,8 +869,8 @@ def main() -> int:
     has_succeeded = arguments.directory.is_dir()
     if not has_succeeded:
         _say(f"there is no directory {arguments.directory}")
-    url, token = _checked(arguments.url or _own_address()), os.environ.get("GRPOLAB_TOKEN", "")
-    for path, reason in send_left(arguments.directory, token, url, others=bool(arguments.url)):
+    url, token = _check_url(arguments.url or _own_address()), os.environ.get("GRPOLAB_TOKEN", "")
+    for path, reason in send_left(arguments.directory, token, url, include_other_urls=bool(arguments.url)):
         print(f"{path} {reason or 'is sent'}")
         has_succeeded = has_succeeded and not reason
     return 0 if has_succeeded else 1

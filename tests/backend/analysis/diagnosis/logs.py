@@ -35,12 +35,12 @@ def healthy(count=120, *, seed=0, **changes):
     return Log({name: series(values) for name, values in values_by_name.items()})
 
 
-def broken(log, at, **changes):
+def change_series(log, from_step, **changes):
     """Return the log with `changes[metric]` applied to each metric's values from step `from_step` on."""
     broken_series = dict(log.series)
     for name, change in changes.items():
         metric = name.replace("__", "/")
         values = broken_series[metric].values.copy()
-        values[at:] = change(values[at:])
+        values[from_step:] = change(values[from_step:])
         broken_series[metric] = Series(broken_series[metric].steps, values)
     return Log(broken_series, log.config, log.status, log.reason)

@@ -6,7 +6,7 @@ import pytest
 from backend.metrics.store import write_points
 from backend.rollouts.foreign import pack_foreign, replace_groups
 from backend.rollouts.records import CompletionRecord, make_foreign_group
-from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import change_series, healthy
 from tests.factories import make_attempt, make_run
 
 
@@ -30,8 +30,8 @@ def store_log(client):
 
 
 def test_a_collapse_is_reported_with_its_cause_evidence_and_remedy(client, store_log):
-    log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
-    run = store_log(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    log = change_series(healthy(), 70, policy__entropy=lambda values: values * 4)
+    run = store_log(change_series(log, 75, reward__accuracy=lambda values: values * 0.05))
     document = client.get(f"/api/v1/runs/{run}/diagnosis").json()
     assert (document["verdict"], document["goal"]) == ("collapsed", "reward/accuracy")
     cause = document["causes"][0]
@@ -43,8 +43,10 @@ def test_a_collapse_is_reported_with_its_cause_evidence_and_remedy(client, store
 
 
 def test_an_imported_run_gets_a_remedy_without_fields_of_another_config(client, store_log):
-    log = broken(
-        broken(healthy(), 70, policy__entropy=lambda values: values * 4), 75, reward__accuracy=np.zeros_like
+    log = change_series(
+        change_series(healthy(), 70, policy__entropy=lambda values: values * 4),
+        75,
+        reward__accuracy=np.zeros_like,
     )
     document = client.get(f"/api/v1/runs/{store_log(log, origin='trl')}/diagnosis").json()
     assert document["causes"][0]["remedy"]["changes"] == {}
@@ -63,13 +65,15 @@ def test_a_run_of_few_steps_is_inconclusive(client, store_log, count):
 
 
 def test_numbers_that_are_not_finite_are_json(client, store_log):
-    run = store_log(broken(healthy(), 60, optim__grad_norm=lambda values: np.full_like(values, np.inf)))
+    run = store_log(
+        change_series(healthy(), 60, optim__grad_norm=lambda values: np.full_like(values, np.inf))
+    )
     document = client.get(f"/api/v1/runs/{run}/diagnosis").json()
     assert [cause["cause"] for cause in document["causes"]] == ["non_finite"]
 
 
 def test_a_long_run_is_judged_by_downsampled_series(client, store_log):
-    run = store_log(broken(healthy(12_000), 8_000, reward__accuracy=lambda values: values * 0.05))
+    run = store_log(change_series(healthy(12_000), 8_000, reward__accuracy=lambda values: values * 0.05))
     document = client.get(f"/api/v1/runs/{run}/diagnosis").json()
     assert document["verdict"] == "collapsed"
     assert document["fall"]["healthy"] <= 8_000 <= document["fall"]["sick"] + 3
@@ -105,8 +109,8 @@ def evidence(client, run):
 
 @pytest.mark.parametrize("origin", ["", "trl"])
 def test_a_cause_points_to_the_first_stored_step_whose_completions_show_it(client, store_log, origin):
-    log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
-    run = store_log(broken(log, 75, reward__accuracy=lambda values: values * 0.05), origin=origin)
+    log = change_series(healthy(), 70, length__mean=lambda values: values * 2.5)
+    run = store_log(change_series(log, 75, reward__accuracy=lambda values: values * 0.05), origin=origin)
     store_completions(client, run, {60: [CUT], 74: [RIGHT, WRONG], 80: [CUT, CUT, WRONG], 90: [CUT]})
     assert evidence(client, run) == {
         "": ("train", 74, [], 2),
@@ -116,21 +120,21 @@ def test_a_cause_points_to_the_first_stored_step_whose_completions_show_it(clien
 
 def test_wrong_answers_that_were_rewarded_show_a_hacked_reward(client, store_log):
     log = healthy(**{"reward/mean": np.full(120, 0.5)})
-    run = store_log(broken(log, 70, reward__accuracy=lambda values: values * 0.05))
+    run = store_log(change_series(log, 70, reward__accuracy=lambda values: values * 0.05))
     store_completions(client, run, {75: [WRONG, RIGHT], 90: [WRONG, HACKED]})
     assert evidence(client, run)["reward_hacking"] == ("train", 90, ["wrong", "rewarded"], 1)
 
 
 def test_without_completions_after_the_onset_there_is_no_evidence(client, store_log):
-    log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
-    run = store_log(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    log = change_series(healthy(), 70, length__mean=lambda values: values * 2.5)
+    run = store_log(change_series(log, 75, reward__accuracy=lambda values: values * 0.05))
     store_completions(client, run, {60: [CUT]})
     assert evidence(client, run) == {}
 
 
 def test_without_completions_that_show_it_a_cause_points_to_any(client, store_log):
-    log = broken(healthy(), 70, length__mean=lambda values: values * 2.5)
-    run = store_log(broken(log, 75, reward__accuracy=lambda values: values * 0.05))
+    log = change_series(healthy(), 70, length__mean=lambda values: values * 2.5)
+    run = store_log(change_series(log, 75, reward__accuracy=lambda values: values * 0.05))
     store_completions(client, run, {80: [WRONG]})
     assert evidence(client, run)["length_blowup"] == ("train", 80, [], 1)
 

@@ -14,7 +14,7 @@ from backend.analysis.diagnosis.signs import TITLES
 from backend.config.causes import Cause
 from backend.config.metrics import METRICS
 from backend.config.run import RunConfig
-from tests.backend.analysis.diagnosis.logs import broken, healthy, series, steady
+from tests.backend.analysis.diagnosis.logs import change_series, healthy, series, steady
 
 
 def times(factor):
@@ -28,10 +28,10 @@ def becomes(value):
 FALLS = {"reward__accuracy": times(0.05)}
 
 
-def log_with_changes(at=70, count=120, seed=0, **changes):
+def log_with_changes(from_step=70, count=120, seed=0, **changes):
     """Return a run whose goal falls five steps after the changes."""
     log = healthy(count, seed=seed)
-    return broken(broken(log, at, **changes), at + 5, **FALLS)
+    return change_series(change_series(log, from_step, **changes), from_step + 5, **FALLS)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_a_planted_change_is_the_first_cause_with_its_onset(cause, changes, seed
 
 
 def test_a_goal_that_drops_within_a_step_while_the_policy_stays_is_the_verifier():
-    diagnosis = diagnose(broken(healthy(), 70, reward__accuracy=becomes(0.0)))
+    diagnosis = diagnose(change_series(healthy(), 70, reward__accuracy=becomes(0.0)))
     assert [cause.finding.cause for cause in diagnosis.causes][:1] == ["verifier"]
     assert diagnosis.onset.healthy <= 70 <= diagnosis.onset.sick
 
 
 def test_the_verifier_is_not_blamed_without_metrics_of_the_policy():
-    log = broken(healthy(), 70, reward__accuracy=becomes(0.0))
+    log = change_series(healthy(), 70, reward__accuracy=becomes(0.0))
     diagnosis = diagnose(Log({"reward/accuracy": log.series["reward/accuracy"]}))
     assert diagnosis.outcome.verdict == "collapsed"
     assert diagnosis.causes == ()
@@ -87,7 +87,7 @@ def test_training_problems_always_wrong_while_held_out_ones_are_solved_point_to_
 
 def test_metrics_that_stay_nonfinite_are_the_first_cause():
     diagnosis = diagnose(
-        broken(log_with_changes(policy__entropy=times(4)), 60, optim__grad_norm=becomes(np.nan))
+        change_series(log_with_changes(policy__entropy=times(4)), 60, optim__grad_norm=becomes(np.nan))
     )
     assert diagnosis.causes[0].finding.cause == "non_finite"
     assert {cause.explained_by for cause in diagnosis.causes[1:]} == {"non_finite"}
@@ -105,14 +105,14 @@ def test_a_single_spike_is_not_a_finding():
 
 
 def test_a_change_without_a_fall_of_the_goal_is_a_warning():
-    diagnosis = diagnose(broken(healthy(), 70, policy__entropy=times(4)))
+    diagnosis = diagnose(change_series(healthy(), 70, policy__entropy=times(4)))
     assert diagnosis.outcome.verdict == "healthy"
     assert (diagnosis.causes, diagnosis.onset) == ((), None)
     assert [warning.cause for warning in diagnosis.warnings] == ["entropy_explosion"]
 
 
 def test_a_change_after_the_fall_is_not_its_cause():
-    log = broken(broken(healthy(), 60, **FALLS), 90, length__mean=times(3))
+    log = change_series(change_series(healthy(), 60, **FALLS), 90, length__mean=times(3))
     diagnosis = diagnose(log)
     assert "length_blowup" not in {cause.finding.cause for cause in diagnosis.causes}
     assert "length_blowup" in {warning.cause for warning in diagnosis.warnings}
@@ -244,7 +244,7 @@ def log_with_text_metrics(count=120):
     ],
 )
 def test_a_change_of_the_texts_or_of_the_kl_term_is_the_cause(cause, changes):
-    log = broken(broken(log_with_text_metrics(), 70, **changes), 75, **FALLS)
+    log = change_series(change_series(log_with_text_metrics(), 70, **changes), 75, **FALLS)
     if cause == "reward_hacking":
         log = Log({**log.series, "reward/mean": series(steady(120, 0.5))})
     diagnosis = diagnose(log)
@@ -253,8 +253,8 @@ def test_a_change_of_the_texts_or_of_the_kl_term_is_the_cause(cause, changes):
 
 
 def test_a_kl_term_that_steers_from_the_first_step_has_no_onset_of_its_own():
-    log_with_pull = broken(log_with_text_metrics(), 0, optim__kl_share=becomes(0.9))
-    diagnosis = diagnose(broken(log_with_pull, 75, **FALLS))
+    log_with_pull = change_series(log_with_text_metrics(), 0, optim__kl_share=becomes(0.9))
+    diagnosis = diagnose(change_series(log_with_pull, 75, **FALLS))
     assert diagnosis.causes[0].finding.cause == "kl_pull"
     assert "90% of the gradient" in diagnosis.causes[0].finding.evidence[0]
 
@@ -262,7 +262,7 @@ def test_a_kl_term_that_steers_from_the_first_step_has_no_onset_of_its_own():
 def test_a_step_without_signal_is_ignored_by_the_kl_detector():
     """If no group has signal, the KL term contributes the whole gradient, a share of exactly 1."""
     diagnosis = diagnose(
-        broken(broken(log_with_text_metrics(), 0, optim__kl_share=becomes(1.0)), 75, **FALLS)
+        change_series(change_series(log_with_text_metrics(), 0, optim__kl_share=becomes(1.0)), 75, **FALLS)
     )
     assert "kl_pull" not in {cause.finding.cause for cause in diagnosis.causes}
 
@@ -271,10 +271,10 @@ def test_right_answers_that_become_less_likely_are_the_cause():
     log = log_with_text_metrics()
     every_tenth = np.arange(10, 121, 10)
     lift = Series(every_tenth, np.where(every_tenth <= 50, 0.02, -0.05))
-    diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": lift}), 100, **FALLS))
+    diagnosis = diagnose(change_series(Log({**log.series, "policy/lift_right": lift}), 100, **FALLS))
     assert diagnosis.causes[0].finding.cause == "displacement"
     steady_lift = Series(every_tenth, np.full(12, 0.02))
-    diagnosis = diagnose(broken(Log({**log.series, "policy/lift_right": steady_lift}), 100, **FALLS))
+    diagnosis = diagnose(change_series(Log({**log.series, "policy/lift_right": steady_lift}), 100, **FALLS))
     assert "displacement" not in {cause.finding.cause for cause in diagnosis.causes}
 
 
@@ -306,8 +306,8 @@ def test_a_policy_that_its_first_updates_broke_has_updates_that_are_too_large():
 
 def test_a_kl_term_that_begins_before_the_gradients_grow_explains_them():
     changes = {"loss__kl": times(80)}
-    log = broken(broken(log_with_text_metrics(), 70, **changes), 74, optim__grad_norm=times(20))
-    diagnosis = diagnose(broken(log, 78, **FALLS))
+    log = change_series(change_series(log_with_text_metrics(), 70, **changes), 74, optim__grad_norm=times(20))
+    diagnosis = diagnose(change_series(log, 78, **FALLS))
     assert diagnosis.causes[0].finding.cause == "kl_pull"
     assert (
         next(cause for cause in diagnosis.causes if cause.finding.cause == "update_size").explained_by
@@ -346,7 +346,7 @@ def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(see
     log = log_of_long_texts(seed=seed)
     assert diagnose(log).outcome.verdict == "healthy"
     length_changes = {"length__mean": becomes(1023.0), "length__truncated_frac": becomes(0.9)}
-    diagnosis = diagnose(broken(broken(log, 120, **length_changes), 125, **FALLS))
+    diagnosis = diagnose(change_series(change_series(log, 120, **length_changes), 125, **FALLS))
     assert (diagnosis.outcome.verdict, diagnosis.causes[0].finding.cause) == ("collapsed", "length_blowup")
     assert diagnosis.onset.healthy <= 120 <= diagnosis.onset.sick + 1
 

@@ -22,9 +22,9 @@ def reward(count=150, *, fall_at=None, seed=0):
     return values
 
 
-def rising_from(count, at, *, low, high, steps=20):
+def rising_from(count, first_step, *, low, high, steps=20):
     """Return a metric that climbs from one level to another within `steps` steps."""
-    return low + (high - low) * np.clip((np.arange(count) - at) / steps, 0, 1)
+    return low + (high - low) * np.clip((np.arange(count) - first_step) / steps, 0, 1)
 
 
 def findings(log):

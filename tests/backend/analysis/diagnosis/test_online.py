@@ -5,12 +5,12 @@ import pytest
 
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.log import Log, Series
-from backend.analysis.diagnosis.news import news, summary_of
+from backend.analysis.diagnosis.news import news, summarize_diagnosis
 from backend.analysis.diagnosis.online import DIAGNOSIS_INTERVAL_STEPS, GrowingLog, is_due, last_due
-from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import change_series, healthy
 
-COLLAPSE = broken(
-    broken(healthy(), 70, policy__entropy=lambda values: values * 4),
+COLLAPSE = change_series(
+    change_series(healthy(), 70, policy__entropy=lambda values: values * 4),
     75,
     reward__accuracy=lambda values: values * 0.05,
 )
@@ -38,7 +38,7 @@ def up_to(log, step):
 def test_a_growing_log_is_judged_like_the_complete_log():
     growing_log = GrowingLog({})
     for step, metrics in steps_with_metrics(COLLAPSE):
-        growing_log.take(step, metrics | {"throughput/tokens_per_second": 1.0})
+        growing_log.add_step(step, metrics | {"throughput/tokens_per_second": 1.0})
         if is_due(step):
             assert growing_log.diagnosis(up_to=step) == diagnose(up_to(COLLAPSE, step))
     assert growing_log.diagnosis(up_to=120).outcome.verdict == "collapsed"
@@ -47,9 +47,9 @@ def test_a_growing_log_is_judged_like_the_complete_log():
 def test_a_log_resumed_from_recorded_points_continues_like_an_uninterrupted_one():
     uninterrupted_log, resumed_log = GrowingLog({}), GrowingLog({}, up_to(COLLAPSE, 60).series)
     for step, metrics in steps_with_metrics(COLLAPSE):
-        uninterrupted_log.take(step, metrics)
+        uninterrupted_log.add_step(step, metrics)
         if step > 60:
-            resumed_log.take(step, metrics)
+            resumed_log.add_step(step, metrics)
     for step in (60, 80, 120):
         assert resumed_log.diagnosis(up_to=step) == uninterrupted_log.diagnosis(up_to=step)
 
@@ -68,7 +68,7 @@ def test_a_long_series_is_reduced_to_medians_of_equal_blocks(count):
 def test_nonfinite_numbers_are_stored_unchanged():
     growing_log = GrowingLog({})
     for step, metrics in steps_with_metrics(COLLAPSE):
-        growing_log.take(step, metrics | {"optim/grad_norm": float("nan") if step > 40 else 1.0})
+        growing_log.add_step(step, metrics | {"optim/grad_norm": float("nan") if step > 40 else 1.0})
     assert growing_log.diagnosis(up_to=120).causes[0].finding.cause == "non_finite"
 
 
@@ -101,12 +101,12 @@ def test_a_collapse_is_reported_once_with_verdict_cause_and_onset():
         ["healthy", "collapsed"],
         ["healthy", "declining", "collapsed"],
     )
-    line = summary_of(diagnose(COLLAPSE))
+    line = summarize_diagnosis(diagnose(COLLAPSE))
     assert line.startswith("collapsed: Entropy exploded, between steps ")
 
 
 def test_a_warning_is_reported_once_as_a_warning():
-    log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
+    log = change_series(healthy(), 70, policy__entropy=lambda values: values * 4)
     assert reported_events(log) == [("verdict", "healthy"), ("warning", "entropy_explosion")]
     previous_diagnosis, current_diagnosis = diagnose(up_to(log, 60)), diagnose(log)
     assert [line.message.split(",")[0] for line in news(previous_diagnosis, current_diagnosis)] == [
@@ -119,5 +119,5 @@ def test_too_few_points_report_nothing():
 
 
 def test_consequences_of_a_fall_are_not_reported():
-    log_with_consequences = broken(COLLAPSE, 100, length__mean=lambda values: values * 3)
+    log_with_consequences = change_series(COLLAPSE, 100, length__mean=lambda values: values * 3)
     assert news(diagnose(COLLAPSE), diagnose(log_with_consequences)) == []

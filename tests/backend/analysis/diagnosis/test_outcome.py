@@ -6,10 +6,10 @@ import pytest
 from backend.analysis.diagnosis.judge import judge
 from backend.analysis.diagnosis.log import Log, Series
 from backend.analysis.diagnosis.smoothing import noise, running_median, trailing_mean, window_for
-from tests.backend.analysis.diagnosis.logs import broken, healthy, learning, series
+from tests.backend.analysis.diagnosis.logs import change_series, healthy, learning, series
 
 
-def outcome_of(values, **metrics):
+def judge_values(values, **metrics):
     return judge(
         Log(
             {"reward/accuracy": series(values)}
@@ -24,7 +24,7 @@ def test_a_run_that_learns_and_stays_level_is_healthy():
 
 def test_a_fall_that_lasts_is_a_collapse_with_its_step():
     for seed in range(20):
-        log = broken(healthy(seed=seed), 80, reward__accuracy=lambda values: values * 0.1)
+        log = change_series(healthy(seed=seed), 80, reward__accuracy=lambda values: values * 0.1)
         outcome = judge(log)
         assert outcome.verdict == "collapsed", seed
         assert outcome.onset.healthy <= 80 <= outcome.onset.sick + 1, seed
@@ -34,27 +34,27 @@ def test_a_fall_that_lasts_is_a_collapse_with_its_step():
 def test_a_fall_that_recovers_is_recovered():
     values = learning(150, noise=0.02)
     values[80:95] = 0.02
-    assert outcome_of(values).verdict == "recovered"
+    assert judge_values(values).verdict == "recovered"
 
 
 def test_a_slow_loss_of_a_third_is_declining():
     values = learning(150, noise=0.02)
     values[70:] -= np.linspace(0, 0.22, 80)
-    assert outcome_of(values).verdict == "declining"
+    assert judge_values(values).verdict == "declining"
 
 
 def test_a_run_that_stays_at_its_start_never_learned():
     values = 0.1 + np.random.default_rng(0).normal(0, 0.02, 100)
-    assert outcome_of(values).verdict == "never_learned"
+    assert judge_values(values).verdict == "never_learned"
 
 
 def test_a_run_that_began_at_the_top_has_nothing_to_learn():
-    assert outcome_of(0.97 + np.random.default_rng(0).normal(0, 0.01, 100)).verdict == "healthy"
+    assert judge_values(0.97 + np.random.default_rng(0).normal(0, 0.01, 100)).verdict == "healthy"
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 11])
 def test_too_few_points_are_inconclusive(count):
-    outcome = outcome_of(np.zeros(count))
+    outcome = judge_values(np.zeros(count))
     assert outcome.verdict == "inconclusive"
     assert str(count) in outcome.note or count == 0
 
@@ -85,7 +85,7 @@ def test_held_out_accuracy_that_falls_alone_is_a_collapse():
 
 
 def test_a_training_goal_that_falls_alone_notes_that_held_out_accuracy_has_not():
-    log = broken(healthy(count=100), 60, reward__accuracy=np.zeros_like)
+    log = change_series(healthy(count=100), 60, reward__accuracy=np.zeros_like)
     evaluations = Series(np.arange(0, 101, 10), np.minimum(0.6, 0.2 + np.arange(11) * 0.1))
     outcome = judge(Log({**log.series, "eval/accuracy": evaluations}))
     assert (outcome.verdict, outcome.note) == ("collapsed", "the held-out accuracy has not fallen")
@@ -103,7 +103,7 @@ def test_one_noisy_prompt_per_step_is_not_a_collapse():
     for seed in range(50):
         rng = np.random.default_rng(seed)
         accuracies = np.minimum(0.6, 0.2 + np.arange(400) * 0.003)
-        verdicts.append(outcome_of(rng.binomial(8, accuracies) / 8).verdict)
+        verdicts.append(judge_values(rng.binomial(8, accuracies) / 8).verdict)
     assert verdicts.count("healthy") >= 49
 
 
@@ -115,7 +115,7 @@ def test_series_without_a_collapse_rarely_raise_an_alarm(form):
         plateau = values[60:]
         rng = np.random.default_rng(1000 + seed)
         series = rng.permutation(plateau) if form == "shuffled" else plateau[::-1]
-        alarms += outcome_of(series).verdict in {"collapsed", "declining", "recovered"}
+        alarms += judge_values(series).verdict in {"collapsed", "declining", "recovered"}
     assert alarms <= 2
 
 
@@ -148,7 +148,7 @@ def test_the_window_has_a_standard_error_of_a_twentieth():
 @pytest.mark.parametrize("huge", [1e300, 1.7e308, 5e-324])
 def test_absurd_numbers_have_a_verdict(huge):
     values = np.tile([huge, -huge, 0.0, huge / 2], 20)
-    assert outcome_of(values, **{"eval/accuracy": values, "policy/entropy": values}).verdict
+    assert judge_values(values, **{"eval/accuracy": values, "policy/entropy": values}).verdict
 
 
 def test_means_and_medians_accept_fewer_points_at_the_start():
@@ -180,20 +180,20 @@ def test_evaluations_in_random_order_are_not_a_decline_while_training_is_stable(
     assert outcome_after_fall.verdict in {"collapsed", "declining"}
 
 
-def log_of_one_prompt(seed, *, fall_at=None, level=0.02, count=400, group=8):
+def log_of_one_prompt(seed, *, fall_at=None, rate_after_fall=0.02, count=400, group=8):
     """Return accuracies with one easy or hard prompt per step, so that answers of a group are correlated."""
     rng = np.random.default_rng(seed)
     rate = np.minimum(0.6, 0.2 + np.arange(count) * 0.003)
     if fall_at is not None:
-        rate[fall_at:] = level
+        rate[fall_at:] = rate_after_fall
     rates = rng.beta(rate * 2, (1 - rate) * 2)  # correlation of 1 / 3 within a group
     return rng.binomial(group, rates) / group
 
 
 def test_a_collapse_is_found_with_one_prompt_per_step():
-    outcomes = [outcome_of(log_of_one_prompt(seed, fall_at=250)) for seed in range(40)]
+    outcomes = [judge_values(log_of_one_prompt(seed, fall_at=250)) for seed in range(40)]
     assert sum(outcome.verdict == "collapsed" for outcome in outcomes) >= 38
     onset_errors = [outcome.onset.healthy - 250 for outcome in outcomes if outcome.verdict == "collapsed"]
     assert abs(np.median(onset_errors)) <= 25
-    healthy_ones = [outcome_of(log_of_one_prompt(seed)).verdict for seed in range(40)]
+    healthy_ones = [judge_values(log_of_one_prompt(seed)).verdict for seed in range(40)]
     assert sum(verdict in {"collapsed", "declining", "recovered"} for verdict in healthy_ones) <= 1

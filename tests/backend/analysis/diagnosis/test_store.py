@@ -9,7 +9,7 @@ from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.store import find_unjudged_runs, judge_run, judge_runs, store_verdict
 from backend.metrics.store import write_series
 from backend.storage.models import Event, Run
-from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import change_series, healthy
 from tests.backend.analysis.diagnosis.test_online import COLLAPSE
 from tests.factories import make_attempt, make_run
 
@@ -130,7 +130,7 @@ def test_a_run_deleted_during_judging_stops_nothing(database, store_run):
 def test_filter_sort_order_and_diagnosis_agree(client):
     sessions = client.app.state.lab.sessions
     runs = {}
-    late_fall = broken(healthy(), 100, reward__accuracy=lambda values: values * 0.05)
+    late_fall = change_series(healthy(), 100, reward__accuracy=lambda values: values * 0.05)
     for name, log in {"good": healthy(), "early": COLLAPSE, "late": late_fall}.items():
         with sessions.begin() as session:
             run = make_run(session, name=name, status="finished", attempt=1, last_step=120)

@@ -6,15 +6,15 @@ import pytest
 
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.log import Log
-from backend.analysis.diagnosis.suspects import suspects_of, unusual_values
+from backend.analysis.diagnosis.suspects import find_suspects, unusual_values
 from backend.config.merge import resolve
 from backend.config.policies import make_profile
 from backend.config.presets import PRESETS
 from backend.config.recipes import RECIPES
-from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import change_series, healthy
 
 
-def fields_of(**changes):
+def resolve_fields(**changes):
     return resolve({"preset": "dr_grpo"} | changes).model_dump(mode="json")
 
 
@@ -43,16 +43,16 @@ def fields_of(**changes):
     ],
 )
 def test_a_setting_far_from_the_preset_is_a_suspect_and_can_be_undone(cause, changes, path):
-    suspect = suspects_of(fields_of(**changes))[cause]
+    suspect = find_suspects(resolve_fields(**changes))[cause]
     assert suspect.size > 0.2
-    usual_value = fields_of()
+    usual_value = resolve_fields()
     for key in path.split("."):
         usual_value = usual_value[key]
     assert suspect.changes[path] == usual_value
 
 
 def test_no_preset_is_a_suspect_and_the_demo_of_a_collapse_is():
-    assert all(not suspects_of(resolve({"preset": preset}).model_dump(mode="json")) for preset in PRESETS)
+    assert all(not find_suspects(resolve({"preset": preset}).model_dump(mode="json")) for preset in PRESETS)
     assert unusual_values(RECIPES["smollm2_sums"].config) == []
     (warning,) = unusual_values(RECIPES["demo_collapse"].config)
     assert warning.startswith("Unusual: optimizer.lr is 0.003, 10 times the 0.0003 that")
@@ -64,9 +64,9 @@ def test_the_default_settings_of_a_small_model_are_not_suspects():
 
 
 def test_a_fork_is_compared_with_its_parent_and_undoing_a_change_is_not_a_suspect():
-    parent = fields_of(optimizer={"lr": 1e-3})
-    assert "update_size" in suspects_of(fields_of(optimizer={"lr": 1e-2}), parent)
-    assert suspects_of(fields_of(), parent) == {}
+    parent = resolve_fields(optimizer={"lr": 1e-3})
+    assert "update_size" in find_suspects(resolve_fields(optimizer={"lr": 1e-2}), parent)
+    assert find_suspects(resolve_fields(), parent) == {}
 
 
 def test_ten_times_the_learning_rate_comes_before_a_reward_that_stayed():
@@ -74,12 +74,12 @@ def test_ten_times_the_learning_rate_comes_before_a_reward_that_stayed():
     terms = [{"name": "correctness", "weight": 1.0}, {"name": "think_format", "weight": 1.0}]
     log = healthy(120)
     log = Log(dict(log.series) | {"reward/mean": log.series["reward/accuracy"]})
-    log = broken(
+    log = change_series(
         log, 80, reward__accuracy=lambda values: values * 0.02, policy__entropy=lambda values: values * 4
     )
     first_causes = []
     for rate in (3e-4, 3e-3):
-        first = diagnose(Log(log.series, fields_of(optimizer={"lr": rate}, rewards=terms))).causes[0]
+        first = diagnose(Log(log.series, resolve_fields(optimizer={"lr": rate}, rewards=terms))).causes[0]
         first_causes.append(first.finding.cause)
     assert first_causes == ["reward_hacking", "update_size"]
     assert first.remedy.changes == {"optimizer.lr": 3e-4}

@@ -18,10 +18,10 @@ from backend.base.sandbox.operation import Operation
 PTRACE_TRACEME = 0
 
 
-def attempt(work):
+def attempt(operation):
     """Return the result of `operation`, or the name of the error that stopped it."""
     try:
-        return work()
+        return operation()
     except OSError as error:
         return errno.errorcode.get(error.errno or 0, str(error))
     except MemoryError:

@@ -47,7 +47,7 @@ def probes(tmp_path_factory):
     """A sandbox with every layer."""
     settings = Settings(state_dir=tmp_path_factory.mktemp("state"))
     with Sandbox(PROBES, additional_paths=(TEST_DIRECTORY,), settings=settings) as sandbox:
-        yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
+        yield lambda op, seconds=30.0, **request: sandbox.run_operation(op, seconds=seconds, **request)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def sandbox_with(monkeypatch, *names, permissions=process.DEFAULT_PERMISSIONS, p
     with Sandbox(
         PROBES, permissions=permissions, plugin=plugin, additional_paths=(TEST_DIRECTORY,)
     ) as sandbox:
-        yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
+        yield lambda op, seconds=30.0, **request: sandbox.run_operation(op, seconds=seconds, **request)
 
 
 def test_this_machine_supports_every_layer():
@@ -94,7 +94,7 @@ def test_the_sandbox_sees_only_named_variables(monkeypatch, tmp_path):
     monkeypatch.setenv("GRPOLAB_TOKEN", SECRET)
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     with Sandbox(PROBES, additional_paths=(TEST_DIRECTORY,)) as sandbox:
-        visible_variables = set(sandbox.ask("environment", seconds=30))
+        visible_variables = set(sandbox.run_operation("environment", seconds=30))
     fixed = {"PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PWD"}
     fixed |= {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MPLBACKEND", "LC_CTYPE"}
     assert visible_variables <= fixed | set(process.INHERITED_VARIABLES)
@@ -255,19 +255,19 @@ def test_an_operator_grants_network_variables_and_directories(monkeypatch, token
     monkeypatch.setenv("JUDGE_API_KEY", "k" * 20)
     permissions = Permissions(network=True, variables=("JUDGE_API_KEY",), directories=(Path(token).parent,))
     with Sandbox(PROBES, permissions=permissions, additional_paths=(TEST_DIRECTORY,)) as sandbox:
-        assert sandbox.ask("connect", host="127.0.0.1", port=listener, seconds=30) == "connected"
-        assert "JUDGE_API_KEY" in sandbox.ask("environment", seconds=30)
-        assert sandbox.ask("read", path=token, seconds=30) == SECRET
-        assert sandbox.ask("write", path=token, seconds=30) in ("EPERM", "EACCES", "EROFS")
-        assert sandbox.ask("fork", seconds=30) == "EPERM"
+        assert sandbox.run_operation("connect", host="127.0.0.1", port=listener, seconds=30) == "connected"
+        assert "JUDGE_API_KEY" in sandbox.run_operation("environment", seconds=30)
+        assert sandbox.run_operation("read", path=token, seconds=30) == SECRET
+        assert sandbox.run_operation("write", path=token, seconds=30) in ("EPERM", "EACCES", "EROFS")
+        assert sandbox.run_operation("fork", seconds=30) == "EPERM"
 
 
 def test_programs_that_an_operator_permits_end_with_the_call():
     with Sandbox(
         PROBES, permissions=Permissions(processes=True), additional_paths=(TEST_DIRECTORY,)
     ) as sandbox:
-        assert sandbox.ask("start_program", seconds=30) == 0
-        assert sandbox.ask("linger", seconds=30) == "left"
+        assert sandbox.run_operation("start_program", seconds=30) == 0
+        assert sandbox.run_operation("linger", seconds=30) == "left"
         outermost = psutil.Process(sandbox.pid)
         # The first process and the warm parent remain.
         wait_for(lambda: len(outermost.children(recursive=True)) <= 2)
@@ -314,7 +314,7 @@ def test_programs_are_refused_if_nothing_hides_files(remove_layers):
     def count_descriptors(value="auto", **kind):
         settings = Settings(sandbox=value)
         with Sandbox(PROBES, additional_paths=(TEST_DIRECTORY,), settings=settings, **kind) as sandbox:
-            return len(sandbox.ask("descriptors", seconds=30))
+            return len(sandbox.run_operation("descriptors", seconds=30))
 
     programs, plugin = {"runs_programs": True}, {"plugin": PROBES}
     remove_layers("landlock")

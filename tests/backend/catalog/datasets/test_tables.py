@@ -33,30 +33,30 @@ def as_csv(rows: list[dict[str, Any]]) -> bytes:
     return buffer.getvalue().encode()
 
 
-def stored(settings, answer) -> list[dict[str, Any]]:
-    assert answer.status_code == 201, answer.text
-    lines = (settings.datasets_dir / answer.json()["path"]).read_text().splitlines()
+def read_stored_rows(settings, response) -> list[dict[str, Any]]:
+    assert response.status_code == 201, response.text
+    lines = (settings.datasets_dir / response.json()["path"]).read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
-def refusal_detail(answer) -> tuple[str, str]:
-    assert answer.status_code == 422, answer.text
-    error = answer.json()["errors"][0]
+def refusal_detail(response) -> tuple[str, str]:
+    assert response.status_code == 422, response.text
+    error = response.json()["errors"][0]
     return error["path"], error["message"]
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.parquet", parquet(ROWS)), ("a.CSV", as_csv(ROWS))])
 def test_a_table_is_stored_as_jsonl(client, settings, name, content):
     response = upload(client, content, name)
-    assert stored(settings, response) == ROWS
+    assert read_stored_rows(settings, response) == ROWS
     assert (response.json()["rows"], response.json()["name"]) == (5, name)
 
 
 def test_rows_keep_their_order_across_batches_and_row_groups(client, settings, monkeypatch):
     rows = [{"prompt": f"{n} " + "x" * 900, "answer": n, "level": n % 7} for n in range(2500)]
-    assert stored(settings, upload(client, parquet(rows, row_group_size=700), "a.parquet")) == rows
+    assert read_stored_rows(settings, upload(client, parquet(rows, row_group_size=700), "a.parquet")) == rows
     texts = [{key: str(cell) for key, cell in row.items()} for row in rows]
-    assert stored(settings, upload(client, as_csv(texts), "a.csv")) == texts
+    assert read_stored_rows(settings, upload(client, as_csv(texts), "a.csv")) == texts
 
 
 def test_the_values_of_parquet_become_json(client, settings):
@@ -70,7 +70,9 @@ def test_the_values_of_parquet_become_json(client, settings):
     schema = pa.Table.from_pylist(rows).schema
     for field in ("id", "split", "domain"):
         schema = schema.set(schema.get_field_index(field), pa.field(field, pa.string()))
-    first = stored(settings, upload(client, parquet(pa.Table.from_pylist(rows, schema)), "a.parquet"))[0]
+    first = read_stored_rows(
+        settings, upload(client, parquet(pa.Table.from_pylist(rows, schema)), "a.parquet")
+    )[0]
     assert first == ROWS[0] | {
         "talk": [{"role": "user", "content": "x"}], "score": None, "when": "2024-01-02T00:00:00+00:00",
         "cost": 1.5, "whole": 7, "nested": {"a": [1, None]},
@@ -89,17 +91,17 @@ def test_the_format_of_verl_is_read_with_dotted_columns(client, settings):
         for n in range(3)
     ]
     response = upload(client, parquet(rows), "dapo.parquet", answer_field="reward_model.ground_truth")
-    assert stored(settings, response)[2]["reward_model"]["ground_truth"] == "2"
+    assert read_stored_rows(settings, response)[2]["reward_model"]["ground_truth"] == "2"
 
 
 def test_a_formula_in_a_csv_is_plain_text(client, settings):
     rows = [{"prompt": text, "answer": "1"} for text in ('=HYPERLINK("http://x","y")', "@SUM(1)", "+1", "-1")]
-    assert stored(settings, upload(client, as_csv(rows), "a.csv")) == rows
+    assert read_stored_rows(settings, upload(client, as_csv(rows), "a.csv")) == rows
 
 
 def test_quotes_line_breaks_and_a_byte_order_mark_are_read(client, settings):
     content = '\ufeffprompt,answer,split\r\n"a, ""b""\r\nc",1,\r\n\r\nd,2,test\r\n'.encode()
-    assert stored(settings, upload(client, content, "a.csv")) == [
+    assert read_stored_rows(settings, upload(client, content, "a.csv")) == [
         {"prompt": 'a, "b"\r\nc', "answer": "1"},
         {"prompt": "d", "answer": "2", "split": "test"},
     ]

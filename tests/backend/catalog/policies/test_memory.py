@@ -45,7 +45,7 @@ WEIGHTS = [
     ),
     *(Weight(f"model.layers.{n}.input_layernorm.weight", (HIDDEN,)) for n in range(LAYERS)),
 ]
-SHAPE = ModelShape.of(CONFIG, WEIGHTS)
+SHAPE = ModelShape.from_config(CONFIG, WEIGHTS)
 VALUE_COUNT = (
     VOCABULARY * HIDDEN + HIDDEN + LAYERS * (2 * 2048**2 + 2 * 512 * 2048 + 3 * INNER * HIDDEN + HIDDEN)
 )
@@ -129,20 +129,20 @@ def test_unknown_weight_names_still_give_an_estimate(kind, on_cpu):
     weights = [Weight(f"m.layers.{n}{name}.weight", (1,) * n) for n in range(8) for name in unknown_names]
     config = CONFIG | {"model_type": kind, "layer_types": ["sliding_attention", 7, None], "kv_lora_rank": 3}
     estimate = estimate_memory(
-        run(policy={"dtype": "float32"}), ModelShape.of(config, weights), None, on_cpu=on_cpu
+        run(policy={"dtype": "float32"}), ModelShape.from_config(config, weights), None, on_cpu=on_cpu
     )
     assert 0 < estimate.peak < 1e15
 
 
 def test_a_model_stored_quantised_or_without_sizes_is_unknown():
     with pytest.raises(UnknownShape, match="quantised"):
-        ModelShape.of(CONFIG | {"quantization_config": {"bits": 4}}, WEIGHTS)
+        ModelShape.from_config(CONFIG | {"quantization_config": {"bits": 4}}, WEIGHTS)
     for name in ("hidden_size", "num_attention_heads", "vocab_size"):
         for size in (None, "many", -1, True, 2**70):
             with pytest.raises(UnknownShape, match=name):
-                ModelShape.of(CONFIG | {name: size}, WEIGHTS)
+                ModelShape.from_config(CONFIG | {name: size}, WEIGHTS)
     with pytest.raises(UnknownShape, match="no layers"):
-        ModelShape.of(CONFIG, WEIGHTS[:3])
+        ModelShape.from_config(CONFIG, WEIGHTS[:3])
 
 
 def test_more_layers_and_weights_than_any_model_has_are_not_estimated():
@@ -150,4 +150,4 @@ def test_more_layers_and_weights_than_any_model_has_are_not_estimated():
     too_many_weights = [Weight(f"model.layers.0.x{n}.weight", (2, 2)) for n in range(20_001)]
     for weights in (layers, too_many_weights):
         with pytest.raises(UnknownShape, match="at most 1,000 and 20,000 are estimated"):
-            ModelShape.of(CONFIG, weights)
+            ModelShape.from_config(CONFIG, weights)

@@ -34,7 +34,7 @@ def write_rows(settings, *prompts):
     (settings.datasets_dir / "rows.jsonl").write_text("\n".join(rows))
 
 
-def error_of(settings, problem, *, policy="tiny", room=100, context=1024):
+def find_error(settings, problem, *, policy="tiny", room=100, context=1024):
     config = {
         "policy": {"name": policy, "dtype": "float32"},
         "problems": [problem],
@@ -51,7 +51,7 @@ FILE_PROBLEM = {"name": "file", "path": "rows.jsonl"}
 
 def test_a_row_too_long_for_the_built_in_policy_is_named_with_its_line_and_length(settings):
     write_rows(settings, "a" * 101, "b" * 100)
-    error = error_of(settings, FILE_PROBLEM)
+    error = find_error(settings, FILE_PROBLEM)
     assert error.path == "problems.0.path"
     assert error.message == (
         f"rows.jsonl: line 4: the prompt '{'a' * 37}...' has 101 tokens; "
@@ -63,11 +63,11 @@ def test_the_instruction_counts_and_a_prompt_that_just_fits_is_accepted(settings
     write_rows(settings, "a" * 97)
     limits = {"sampling": {"max_new_tokens": 924}}
     assert resolve_runnable(settings, limits | {"problems": [FILE_PROBLEM | {"instruction": "go"}]})
-    assert "has 101 tokens" in error_of(settings, FILE_PROBLEM | {"instruction": "goo"}, room=100).message
+    assert "has 101 tokens" in find_error(settings, FILE_PROBLEM | {"instruction": "goo"}, room=100).message
 
 
 def test_a_sum_too_long_is_refused_at_its_operands(settings):
-    error = error_of(settings, {"name": "sums", "operands": 3}, room=9)
+    error = find_error(settings, {"name": "sums", "operands": 3}, room=9)
     assert error.path == "problems.0.operands"
     assert error.message.startswith("the prompt '99+99+99=?' has 10 tokens; expected at most 9")
 

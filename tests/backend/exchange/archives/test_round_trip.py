@@ -22,7 +22,7 @@ from backend.rollouts.labels import LabelRequest, put_label
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
 from backend.service.cli import main
-from backend.storage.engine import reading
+from backend.storage.engine import open_read_session
 from backend.storage.models import (
     Checkpoint,
     Event,
@@ -95,10 +95,12 @@ def make_full_run(client, settings, **fields):
             prompt=UNUSUAL_TEXT + "?", prompt_index=7, left_out="equal", completions=(strange_completion,) * 3
         )
         left_out = MadeGroup(prompt_index=8, left_out="surplus")
-        write_groups(session, pack_groups(run.id, 6, 2, [left_out], counted=[unstored]))
+        write_groups(session, pack_groups(run.id, 6, 2, [left_out], counted_groups=[unstored]))
         probe = MadeGroup(prompt="probe", kind="eval", prompt_index=1)
-        write_groups(session, pack_groups(run.id, 9, 2, [], counted=[probe]))
-        write_groups(session, pack_groups(run.id, 8, 1, [], counted=[MadeGroup(prompt_index=3)]))  # hidden
+        write_groups(session, pack_groups(run.id, 9, 2, [], counted_groups=[probe]))
+        write_groups(
+            session, pack_groups(run.id, 8, 1, [], counted_groups=[MadeGroup(prompt_index=3)])
+        )  # hidden
         labelled_rollout = next(
             completion.id for completion in stored_completions(session) if completion.reward is None
         )
@@ -108,18 +110,18 @@ def make_full_run(client, settings, **fields):
         return run.id
 
 
-def archive_of(client, run, **params):
+def download_archive(client, run, **params):
     response = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"} | params)
     assert response.status_code == 200, response.text
     return response.content
 
 
-def files_of(content):
+def read_archive_files(content):
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         return {member.name: archive.extractfile(member).read() for member in archive}
 
 
-def tar_of(files):
+def make_tar(files):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in files.items():
@@ -129,7 +131,7 @@ def tar_of(files):
     return buffer.getvalue()
 
 
-def signed(files):
+def sign_archive(files):
     """Return an archive of these files with a manifest that matches them."""
     manifest = json.loads(files[MANIFEST])
     members = {name: content for name, content in files.items() if name != MANIFEST}
@@ -137,7 +139,7 @@ def signed(files):
         name: {"bytes": len(content), "sha256": sha256(content).hexdigest()}
         for name, content in members.items()
     }
-    return tar_of({MANIFEST: json.dumps(manifest).encode(), **members})
+    return make_tar({MANIFEST: json.dumps(manifest).encode(), **members})
 
 
 def send(client, content, *, headers=None, **params):
@@ -146,7 +148,7 @@ def send(client, content, *, headers=None, **params):
     return client.post(f"/api/v1/imports?{query}", content=content, headers=kind | (headers or {}))
 
 
-def imported(client, content, **params):
+def import_archive(client, content, **params):
     response = send(client, content, **params)
     assert response.status_code == 201, response.text
     return response.json()["run"]
@@ -154,9 +156,9 @@ def imported(client, content, **params):
 
 def test_an_archive_that_is_imported_and_archived_again_is_the_same(client, settings):
     run = make_full_run(client, settings)
-    first = files_of(archive_of(client, run))
-    copy = imported(client, archive_of(client, run), experiment="elsewhere")
-    second = files_of(archive_of(client, copy))
+    first = read_archive_files(download_archive(client, run))
+    copy = import_archive(client, download_archive(client, run), experiment="elsewhere")
+    second = read_archive_files(download_archive(client, copy))
     assert first.keys() == second.keys()
     assert list(first) == [MANIFEST, *TABLES, *(name for name in first if name.startswith("checkpoints/"))]
     for name in first.keys() - {MANIFEST, "run.json", "events.jsonl"}:
@@ -172,7 +174,7 @@ def test_an_archive_that_is_imported_and_archived_again_is_the_same(client, sett
 
 def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
     run = make_full_run(client, settings)
-    copy = imported(client, archive_of(client, run))
+    copy = import_archive(client, download_archive(client, run))
     run_answers = [client.get(f"/api/v1/runs/{run_id}").json() for run_id in (run, copy)]
     assert (run_answers[1]["origin"], run_answers[1]["name"]) == ("grpolab", "brave-otter 2")
     assert [attempt["from_step"] for attempt in run_answers[1]["attempts"]] == [-1, 3]
@@ -226,11 +228,13 @@ def test_a_secret_in_an_archive_is_not_stored(client):
         )
         add_event(session, "data", "told", run_id=run.id, data={secret: secret})
         run_id = run.id
-    copy = imported(client, archive_of(client, run_id))
+    copy = import_archive(client, download_archive(client, run_id))
     texts = [client.get(f"/api/v1/runs/{copy}{path}").text for path in ("", "/events")]
     rollouts = client.get("/api/v1/rollouts", params={"run": copy})
     texts += [rollouts.text, client.get("/api/v1/rollouts/prompts", params={"run": copy}).text]
-    texts += [text.decode(errors="replace") for text in files_of(archive_of(client, copy)).values()]
+    texts += [
+        text.decode(errors="replace") for text in read_archive_files(download_archive(client, copy)).values()
+    ]
     assert not [text for text in texts if secret in text]
     plain_completion, secret_completion = rollouts.json()["items"][0]["completions"]
     assert secret_completion["text"] == "it is [secret]"
@@ -245,7 +249,7 @@ def test_a_secret_in_an_archive_is_not_stored(client):
 @pytest.mark.nightly
 def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
     run = make_full_run(client, settings)
-    copy = imported(client, archive_of(client, run))
+    copy = import_archive(client, download_archive(client, run))
     for path, params in (
         ("counts", {"mark": "left_out"}),
         ("counts", {"mark": "equal"}),
@@ -273,11 +277,11 @@ def test_counts_prompts_and_labels_are_those_of_the_first_run(client, settings):
     assert [group["left_out"] for group in left_out] == ["surplus"]
 
 
-def table_of(files, name):
+def read_member_table(files, name):
     return pq.read_table(io.BytesIO(files[name]))
 
 
-def parquet(table):
+def make_parquet(table):
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     return buffer.getvalue()
@@ -301,9 +305,9 @@ LABEL = {"rollout": 0, "label": "good", "note": "", "role": "operator", "version
     ],
 )
 def test_invalid_labels_are_refused_and_nothing_is_stored(client, settings, labels, reason):
-    files = files_of(archive_of(client, make_full_run(client, settings)))
+    files = read_archive_files(download_archive(client, make_full_run(client, settings)))
     lines = "".join(json.dumps(label) + "\n" for label in labels)
-    response = send(client, signed(files | {LABELS: lines.encode()}))
+    response = send(client, sign_archive(files | {LABELS: lines.encode()}))
     assert response.status_code == 422
     assert reason in response.text
     with client.app.state.lab.sessions() as session:
@@ -316,9 +320,11 @@ def test_secrets_are_replaced_in_the_json_of_an_archive(client, settings):
     rewards = f'{{"{escaped_secret}":1,"http://a:1":2,"b@c":3}}'
     turns = json.dumps([TURN | {"tool": "here"}]).replace("here", escaped_secret)
     change = cells(row=1, rewards=rewards, flags=f'["{escaped_secret}"]', turns=turns)
-    files = files_of(archive_of(client, make_full_run(client, settings)))
-    content = signed(files | {"rollouts.parquet": change(files["rollouts.parquet"])})
-    rows = table_of(files_of(archive_of(client, imported(client, content))), "rollouts.parquet").to_pylist()
+    files = read_archive_files(download_archive(client, make_full_run(client, settings)))
+    content = sign_archive(files | {"rollouts.parquet": change(files["rollouts.parquet"])})
+    rows = read_member_table(
+        read_archive_files(download_archive(client, import_archive(client, content))), "rollouts.parquet"
+    ).to_pylist()
     stored_cells = {name: json.loads(rows[1][name]) for name in ("rewards", "flags", "turns")}
     assert stored_cells == {
         "rewards": {"[secret]": 1.0, "http://a:1": 2.0, "b@c": 3.0},
@@ -343,20 +349,20 @@ def test_secrets_are_replaced_in_the_json_of_an_archive(client, settings):
     ],
 )
 def test_invalid_cells_are_refused_by_name(client, settings, name, column, value, reason):
-    files = files_of(archive_of(client, make_full_run(client, settings)))
-    table = table_of(files, name)
+    files = read_archive_files(download_archive(client, make_full_run(client, settings)))
+    table = read_member_table(files, name)
     position = table.column_names.index(column)
     changed_table = table.set_column(
         position, table.schema.field(column), pa.array([value] * len(table), table.schema.field(column).type)
     )
-    response = send(client, signed(files | {name: parquet(changed_table)}))
+    response = send(client, sign_archive(files | {name: make_parquet(changed_table)}))
     assert response.status_code == 422
     assert reason in response.text
 
 
 def test_a_restored_checkpoint_is_where_a_fork_looks_for_it(client, settings):
     run = make_full_run(client, settings)
-    copy = imported(client, archive_of(client, run))
+    copy = import_archive(client, download_archive(client, run))
     [item] = client.get(f"/api/v1/runs/{copy}/checkpoints").json()["items"]
     assert (item["step"], item["name"]) == (9, "s000009-a2")
     file = client.get(f"/api/v1/runs/{copy}/files/s000009-a2/model.safetensors")
@@ -372,7 +378,7 @@ def test_a_restored_checkpoint_is_where_a_fork_looks_for_it(client, settings):
 @pytest.mark.nightly
 def test_without_checkpoints_the_report_says_that_there_are_none(client, settings):
     run = make_full_run(client, settings)
-    answer = send(client, archive_of(client, run, checkpoints="false"), dry_run="true").json()
+    answer = send(client, download_archive(client, run, checkpoints="false"), dry_run="true").json()
     assert (
         answer["report"]["notes"][1]
         == "The archive has no checkpoints: the run cannot be forked or evaluated."
@@ -381,7 +387,7 @@ def test_without_checkpoints_the_report_says_that_there_are_none(client, setting
 
 
 def test_the_same_key_imports_an_archive_once(client, settings):
-    content = archive_of(client, make_full_run(client, settings))
+    content = download_archive(client, make_full_run(client, settings))
     first, second = (send(client, content, headers={"Idempotency-Key": "k"}).json() for _ in range(2))
     assert (first["run"], first["name"]) == (second["run"], second["name"])
     with client.app.state.lab.sessions() as session:
@@ -392,7 +398,7 @@ def test_the_same_key_imports_an_archive_once(client, settings):
 def test_the_history_of_an_archive_triggers_no_webhook(client, settings):
     from backend.service.webhook.sender import _archived_runs
 
-    copy = imported(client, archive_of(client, make_full_run(client, settings)))
+    copy = import_archive(client, download_archive(client, make_full_run(client, settings)))
     with client.app.state.lab.sessions() as session:
         events = list(session.scalars(select(Event)))
         assert _archived_runs(session, events) == {copy}
@@ -400,7 +406,7 @@ def test_the_history_of_an_archive_triggers_no_webhook(client, settings):
 
 def test_an_archived_running_run_is_stopped_after_its_import(client, settings):
     run = make_full_run(client, settings, status="running")
-    copy = imported(client, archive_of(client, run))
+    copy = import_archive(client, download_archive(client, run))
     run_json = client.get(f"/api/v1/runs/{copy}").json()
     assert (run_json["status"], run_json["reason"]) == ("stopped", "was running when it was archived")
 
@@ -413,11 +419,11 @@ def test_a_run_that_has_not_started_has_no_archive(client):
     assert "has not begun" in response.json()["detail"]
 
 
-def changed(name, change):
+def change_file(name, change):
     return lambda files: files | {name: change(files[name])}
 
 
-def document(**fields):
+def change_document(**fields):
     return lambda content: json.dumps(json.loads(content) | fields).encode()
 
 
@@ -429,7 +435,9 @@ def renamed(files):
 
 
 def change_checkpoint(content):
-    return document(checkpoints=[json.loads(content)["checkpoints"][0] | {"name": "s000001-a1"}])(content)
+    return change_document(checkpoints=[json.loads(content)["checkpoints"][0] | {"name": "s000001-a1"}])(
+        content
+    )
 
 
 def cells(*, row=0, **values):
@@ -451,7 +459,7 @@ def first_group_twice(content):
     table = pq.read_table(io.BytesIO(content))
     rows = table.to_pylist()
     repeated_rows = [row | {"text": "other", "tokens": 0} for row in rows[:2]]
-    return parquet(pa.Table.from_pylist(rows + repeated_rows, schema=table.schema))
+    return make_parquet(pa.Table.from_pylist(rows + repeated_rows, schema=table.schema))
 
 
 def add_pickle_to_checkpoint(files):
@@ -496,22 +504,27 @@ HOSTILE_ARCHIVES = {
         "requires custom code",
     ),
     "a path that leads out": (renamed, "names a file that no archive of a run has"),
-    "a row of megabytes": (changed("rollouts.parquet", cells(text="x" * 700_001)), "at most 700,000"),
-    "no Parquet": (changed("metrics.parquet", lambda _: b"PAR1 and no more PAR1"), "is damaged"),
-    "another config": (changed("run.json", document(config={"evil": 1})), "has a config that this version"),
-    "deep JSON": (changed("run.json", lambda _: b'{"a":' + b"[" * 100_000), "is damaged"),
+    "a row of megabytes": (change_file("rollouts.parquet", cells(text="x" * 700_001)), "at most 700,000"),
+    "no Parquet": (change_file("metrics.parquet", lambda _: b"PAR1 and no more PAR1"), "is damaged"),
+    "another config": (
+        change_file("run.json", change_document(config={"evil": 1})),
+        "has a config that this version",
+    ),
+    "deep JSON": (change_file("run.json", lambda _: b'{"a":' + b"[" * 100_000), "is damaged"),
     "a summary of other types": (
-        changed("run.json", document(summary={"step": 9, "last": {}, "best": {"reward/mean": "x"}})),
+        change_file(
+            "run.json", change_document(summary={"step": 9, "last": {}, "best": {"reward/mean": "x"}})
+        ),
         "summary.best.reward/mean",
     ),
-    "deep rewards": (changed("rollouts.parquet", cells(rewards="[" * 100_000)), "nested too deeply"),
-    "a reason with NUL": (changed("rollouts.parquet", cells(finish_reason="\0")), "reason to finish"),
+    "deep rewards": (change_file("rollouts.parquet", cells(rewards="[" * 100_000)), "nested too deeply"),
+    "a reason with NUL": (change_file("rollouts.parquet", cells(finish_reason="\0")), "reason to finish"),
     "a group that comes twice": (
-        changed("rollouts.parquet", first_group_twice),
+        change_file("rollouts.parquet", first_group_twice),
         "row 6 of rollouts.parquet repeats prompt 0 of step 2 (train)",
     ),
     "a token that is no text": (
-        changed("tokens.parquet", cells(token_exact=b"\xff")),
+        change_file("tokens.parquet", cells(token_exact=b"\xff")),
         "has a token that is not text",
     ),
     "a huge config of a checkpoint": (
@@ -526,16 +539,19 @@ HOSTILE_ARCHIVES = {
         config_of_a_checkpoint(b'{"a":' + b"[" * 1_000_000),
         "its config.json is not a JSON object",
     ),
-    "another version": (changed(MANIFEST, document(format=3)), "format 3, this version reads 2"),
+    "another version": (change_file(MANIFEST, change_document(format=3)), "format 3, this version reads 2"),
     "a file too many": (lambda files: files | {"evil.py": b""}, "names a file that no archive of a run has"),
     "no metrics": (lambda files: {n: c for n, c in files.items() if n != "metrics.parquet"}, "is missing"),
     "another table": (lambda files: files | {"metrics.parquet": files["tokens.parquet"]}, "has no column"),
-    "an unknown field": (changed("run.json", document(evil=1)), "Extra inputs are not permitted"),
-    "another trainer": (changed("run.json", document(origin="evil")), "does not know"),
-    "no attempts": (changed("run.json", document(attempts=[])), "attempts"),
-    "an event that is none": (changed("events.jsonl", lambda _: b'{"at": 1}\n'), "line 1 of events.jsonl"),
-    "a checkpoint by another name": (changed("run.json", change_checkpoint), "checkpoint"),
-    "files of no checkpoint": (changed("run.json", document(checkpoints=[])), "does not name"),
+    "an unknown field": (change_file("run.json", change_document(evil=1)), "Extra inputs are not permitted"),
+    "another trainer": (change_file("run.json", change_document(origin="evil")), "does not know"),
+    "no attempts": (change_file("run.json", change_document(attempts=[])), "attempts"),
+    "an event that is none": (
+        change_file("events.jsonl", lambda _: b'{"at": 1}\n'),
+        "line 1 of events.jsonl",
+    ),
+    "a checkpoint by another name": (change_file("run.json", change_checkpoint), "checkpoint"),
+    "files of no checkpoint": (change_file("run.json", change_document(checkpoints=[])), "does not name"),
 }
 
 
@@ -543,9 +559,9 @@ HOSTILE_ARCHIVES = {
 def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, name):
     change, reason = HOSTILE_ARCHIVES[name]
     run = make_full_run(client, settings)
-    files = files_of(archive_of(client, run))
+    files = read_archive_files(download_archive(client, run))
     tampered_files = change(files)
-    content = signed(tampered_files) if name != "another version" else tar_of(tampered_files)
+    content = sign_archive(tampered_files) if name != "another version" else make_tar(tampered_files)
     response = send(client, content)
     assert response.status_code == 422, response.text
     assert reason in response.json()["errors"][0]["message"]
@@ -559,14 +575,16 @@ def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, na
 
 @pytest.mark.parametrize("name", ["rollouts.parquet", "checkpoints/s000009-a2/model.safetensors"])
 def test_a_wrong_digest_is_detected(client, settings, name):
-    files = files_of(archive_of(client, make_full_run(client, settings)))
-    response = send(client, tar_of(files | {name: files[name][:-1] + b"x"}))
+    files = read_archive_files(download_archive(client, make_full_run(client, settings)))
+    response = send(client, make_tar(files | {name: files[name][:-1] + b"x"}))
     assert "is not the file that was archived" in response.json()["errors"][0]["message"]
 
 
 def test_a_few_bytes_of_parquet_cannot_fill_the_memory(client, settings, monkeypatch):
-    files = files_of(archive_of(client, make_full_run(client, settings)))
-    long_archive = signed(files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])})
+    files = read_archive_files(download_archive(client, make_full_run(client, settings)))
+    long_archive = sign_archive(
+        files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])}
+    )
     for limit, reason in (
         ("MAX_TEXT_BYTES", "characters of text"),
         ("MAX_GROUP_BYTES", "belongs to a group"),
@@ -576,17 +594,17 @@ def test_a_few_bytes_of_parquet_cannot_fill_the_memory(client, settings, monkeyp
             assert reason in send(client, long_archive).json()["errors"][0]["message"]
     with monkeypatch.context() as patch:
         patch.setattr(archived_rollouts, "MAX_GROUP_BYTES", 64)
-        assert "has more than 1 tokens" in send(client, signed(files)).json()["errors"][0]["message"]
+        assert "has more than 1 tokens" in send(client, sign_archive(files)).json()["errors"][0]["message"]
 
 
 @pytest.mark.nightly
 def test_missing_tokens_take_no_memory(client, settings):
-    files = files_of(archive_of(client, make_full_run(client, settings)))
+    files = read_archive_files(download_archive(client, make_full_run(client, settings)))
     tokens = pq.read_table(io.BytesIO(files["tokens.parquet"]))
     buffer = io.BytesIO()
     pq.write_table(tokens.filter(pc.not_equal(tokens["rollout"], 1)), buffer)
     false_counts = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
-    run = imported(client, signed(files | false_counts | {"tokens.parquet": buffer.getvalue()}))
+    run = import_archive(client, sign_archive(files | false_counts | {"tokens.parquet": buffer.getvalue()}))
     [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 2}).json()["items"]
     responses = [
         client.get(f"/api/v1/rollouts/{completion['id']}/tokens").json()
@@ -601,16 +619,18 @@ def test_the_rollouts_of_a_suite_are_restored(client, settings):
     run = make_full_run(client, settings)
     with client.app.state.lab.sessions.begin() as session:
         make_group(session, session.get(Run, run), step=9, attempt=2, kind="eval/math500")
-    copy = imported(client, archive_of(client, run))
+    copy = import_archive(client, download_archive(client, run))
     params = {"run": copy, "kind": "eval/math500"}
     assert [group["step"] for group in client.get("/api/v1/rollouts", params=params).json()["items"]] == [9]
 
 
 @pytest.mark.nightly
 def test_a_config_with_omitted_fields_is_stored_in_full(client, settings):
-    files = files_of(archive_of(client, make_full_run(client, settings)))
+    files = read_archive_files(download_archive(client, make_full_run(client, settings)))
     short_config = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": 10}
-    copy = imported(client, signed(files | {"run.json": document(config=short_config)(files["run.json"])}))
+    copy = import_archive(
+        client, sign_archive(files | {"run.json": change_document(config=short_config)(files["run.json"])})
+    )
     config = client.get(f"/api/v1/runs/{copy}").json()["config"]
     assert config == RunConfig.model_validate(short_config).model_dump(mode="json")
     response = client.post(f"/api/v1/runs/{copy}/evaluations", json={"suites": ["none"]})
@@ -618,7 +638,7 @@ def test_a_config_with_omitted_fields_is_stored_in_full(client, settings):
 
 
 def test_links_and_double_names_are_refused(client, settings):
-    content = archive_of(client, make_full_run(client, settings))
+    content = download_archive(client, make_full_run(client, settings))
     for kind, reason in ((tarfile.SYMTYPE, "such as links"), (tarfile.REGTYPE, "twice")):
         archive_file = io.BytesIO(content)
         with tarfile.open(fileobj=archive_file, mode="a") as archive:
@@ -629,13 +649,13 @@ def test_links_and_double_names_are_refused(client, settings):
 
 
 def test_a_truncated_archive_is_refused(client, settings):
-    content = archive_of(client, make_full_run(client, settings))
+    content = download_archive(client, make_full_run(client, settings))
     for size in (600, len(content) // 2, len(content) - 2000):
         assert send(client, content[:size]).status_code == 422
 
 
 def test_requests_for_logs_are_refused_for_archives(client, settings):
-    content = archive_of(client, make_full_run(client, settings))
+    content = download_archive(client, make_full_run(client, settings))
     response = send(client, content, seed=3)
     assert response.json()["errors"][0]["path"] == "seed"
 
@@ -648,7 +668,7 @@ def test_a_fork_keeps_its_inherited_metrics(client, settings):
         make_attempt(session, fork, 1, from_step=5)
         write_metric(session, fork, "reward/mean", {6: 0.6, 7: 0.7})
         fork_id = fork.id
-    copy = imported(client, archive_of(client, fork_id))
+    copy = import_archive(client, download_archive(client, fork_id))
     csv = [client.get(f"/api/v1/runs/{run_id}/metrics.csv").text for run_id in (fork_id, copy)]
     assert csv[0] == csv[1]
     assert csv[0].splitlines()[2] == "1,NaN"
@@ -657,9 +677,9 @@ def test_a_fork_keeps_its_inherited_metrics(client, settings):
 
 def test_damaged_or_missing_files_are_named_in_the_archive_and_after_the_import(client, settings):
     run = make_full_run(client, settings)
-    assert json.loads(files_of(archive_of(client, run))["grpolab.json"])["missing"] == []
+    assert json.loads(read_archive_files(download_archive(client, run))["grpolab.json"])["missing"] == []
     sessions = client.app.state.lab.sessions
-    with reading(sessions) as session:
+    with open_read_session(sessions) as session:
         tasks = find_sealable(session)
     list(seal(sessions, tasks))
     with sessions.begin() as session:
@@ -667,7 +687,7 @@ def test_damaged_or_missing_files_are_named_in_the_archive_and_after_the_import(
     shutil.rmtree(settings.artifact_dir(run))
     response = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
     assert response.headers["Archive-Missing"] == "2"
-    points, checkpoint = json.loads(files_of(response.content)["grpolab.json"])["missing"]
+    points, checkpoint = json.loads(read_archive_files(response.content)["grpolab.json"])["missing"]
     assert points.startswith("reward/mean, steps ")
     assert "is damaged" in points
     assert "of step 9: its files are gone or damaged" in checkpoint
@@ -698,7 +718,7 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
         session.execute(update(RunPrompt).where(RunPrompt.id == "sums/4+1=?").values(prompt=TRUNCATED_ZSTD))
     response = client.get(f"/api/v1/runs/{run}/archive")
     assert response.headers["Archive-Missing"] == "5"
-    missing = json.loads(files_of(response.content)["grpolab.json"])["missing"]
+    missing = json.loads(read_archive_files(response.content)["grpolab.json"])["missing"]
     assert [note.split(": ")[0] for note in missing] == [
         "step 7, train, prompt 1, completions",
         "step 7, train, prompt 2, prompt",
@@ -706,7 +726,7 @@ def test_damaged_completions_texts_and_tokens_are_left_out_named_and_imported(cl
         "step 7, train, prompt 4, tokens",
         "prompt sums/4+1=?, prompt",
     ]
-    copy = imported(client, response.content)
+    copy = import_archive(client, response.content)
     groups = client.get("/api/v1/rollouts", params={"run": copy, "step": 7}).json()["items"]
     group_by_prompt = {group["prompt_index"]: group for group in groups}
     assert sorted(group_by_prompt) == [2, 3, 4]
@@ -736,7 +756,10 @@ def test_the_export_and_import_commands_match_the_routes(
     directory.mkdir()
     file = directory / "run.tar"
     assert main(["archive", "brave-otter", "--to", str(file)]) == 0
-    assert files_of(file.read_bytes()).keys() == files_of(archive_of(client, run)).keys()
+    assert (
+        read_archive_files(file.read_bytes()).keys()
+        == read_archive_files(download_archive(client, run)).keys()
+    )
     assert main(["archive", run, "--to", str(file)]) == 1
     assert "already exists" in capsys.readouterr().err
     assert main(["import", str(file), "--name", "copy"]) == 0

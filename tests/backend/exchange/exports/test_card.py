@@ -12,11 +12,11 @@ from markdown_it import MarkdownIt
 from backend.config.merge import resolve
 from backend.exchange.exports.card import model_card, wilson
 from backend.exchange.exports.facts import CardFacts
-from backend.exchange.exports.markdown import fenced, inline, quoted
+from backend.exchange.exports.markdown import fence_code, inline, quote_yaml
 from backend.metrics.series import Points
 
 
-def facts(**fields):
+def make_facts(**fields):
     defaults: dict[str, Any] = {
         "name": "brave-otter",
         "variant": "dapo",
@@ -48,7 +48,7 @@ def html(card):
 
 
 def test_the_front_matter_is_what_the_hub_reads():
-    assert front_matter(model_card(facts())) == {
+    assert front_matter(model_card(make_facts())) == {
         "license": "unknown",
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
@@ -61,18 +61,21 @@ def test_the_front_matter_is_what_the_hub_reads():
 def test_an_adapter_is_called_one_unless_it_was_merged():
     config = resolve({"policy": {"name": "Qwen/Qwen3-4B", "adapter": {"type": "lora"}}})
     adapter_card, merged_card = (
-        front_matter(model_card(facts(config=config), merged=merged_card)) for merged_card in (False, True)
+        front_matter(model_card(make_facts(config=config), is_merged=merged_card))
+        for merged_card in (False, True)
     )
     assert (adapter_card["library_name"], adapter_card["base_model_relation"]) == ("peft", "adapter")
     assert (merged_card["library_name"], merged_card["base_model_relation"]) == ("transformers", "finetune")
 
 
 def test_a_local_policy_is_not_a_base_model_of_the_hub():
-    assert "base_model" not in front_matter(model_card(facts(config=resolve({"policy": {"name": "tiny"}}))))
+    assert "base_model" not in front_matter(
+        model_card(make_facts(config=resolve({"policy": {"name": "tiny"}})))
+    )
 
 
 def test_the_card_has_recipe_curves_evaluation_and_config():
-    card = model_card(facts())
+    card = model_card(make_facts())
     assert "Preset DAPO (arXiv:2503.14476). The run minimises" in card
     assert "| objective.surrogate.eps\\_high | 0.28 |" in card
     assert "| step | reward/mean | eval/accuracy |" in card
@@ -82,12 +85,12 @@ def test_the_card_has_recipe_curves_evaluation_and_config():
     assert "Verdict on the run up to step 30: healthy." in card
     assert "| torch | 2.13.0 |" in card
     [config] = re.findall(r"```json\n(.*?)\n```", card, re.DOTALL)
-    assert json.loads(config) == facts().config.model_dump(mode="json")
+    assert json.loads(config) == make_facts().config.model_dump(mode="json")
 
 
 def test_each_field_of_another_section_type_has_a_row():
     config = resolve({"objective": {"kl": {"type": "k3"}}})
-    card = model_card(facts(config=config))
+    card = model_card(make_facts(config=config))
     assert "| objective.kl.type | k3 |" in card
     assert "| objective.kl.coef | 0.04 |" in card
 
@@ -98,7 +101,7 @@ def test_rows_of_the_curves_are_evaluated_steps():
         "reward/mean": Points(np.arange(1, 82), np.ones(81)),
         "eval/accuracy": Points(evaluated_steps, evaluated_steps / 100),
     }
-    curve = model_card(facts(curves=curves)).split("## Curves")[1].split("## ")[0]
+    curve = model_card(make_facts(curves=curves)).split("## Curves")[1].split("## ")[0]
     steps = [int(step) for step in re.findall(r"^\| (\d+) \|", curve, re.MULTILINE)]
     assert steps == [*evaluated_steps, 81]
 
@@ -108,7 +111,7 @@ def test_a_few_evaluations_are_listed_among_other_steps():
         "reward/mean": Points(np.arange(1, 82), np.ones(81)),
         "eval/accuracy": Points(np.array([40]), np.array([0.5])),
     }
-    curve = model_card(facts(curves=curves)).split("## Curves")[1].split("## ")[0]
+    curve = model_card(make_facts(curves=curves)).split("## Curves")[1].split("## ")[0]
     steps = [int(step) for step in re.findall(r"^\| (\d+) \|", curve, re.MULTILINE)]
     assert len(steps) == 10
     assert {1, 40, 81} <= set(steps)
@@ -121,7 +124,7 @@ def test_a_suite_shows_its_recorded_interval():
         f"eval/math500/accuracy{suffix}": Points(steps, np.array([0.1, accuracy]))
         for suffix, accuracy in accuracy_by_suffix.items()
     }
-    card = model_card(facts(curves=curves))
+    card = model_card(make_facts(curves=curves))
     assert "| eval/math500/accuracy | 0.5 | 0.410 to 0.625 | 20 |" in card
     assert "accuracy\\_low" not in card
     assert "accuracy_low" not in card
@@ -149,20 +152,24 @@ HOSTILE_TEXTS = [
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_hostile_names_and_notes_do_not_change_the_layout(text):
     plain_html, hostile_html = (
-        html(model_card(facts(name=field, variant=field, notes="n"))) for field in ("name", text)
+        html(model_card(make_facts(name=field, variant=field, notes="n"))) for field in ("name", text)
     )
     assert re.findall(r"<(/?\w+)", plain_html) == re.findall(r"<(/?\w+)", hostile_html)
-    html_with_notes = html(model_card(facts(notes=text)))
+    html_with_notes = html(model_card(make_facts(notes=text)))
     assert [tag for tag in re.findall(r"<(/?\w+)", html_with_notes) if tag not in {"p", "/p"}] == [
-        tag for tag in re.findall(r"<(/?\w+)", html(model_card(facts(notes="n")))) if tag not in {"p", "/p"}
+        tag
+        for tag in re.findall(r"<(/?\w+)", html(model_card(make_facts(notes="n"))))
+        if tag not in {"p", "/p"}
     ]
-    assert front_matter(model_card(facts(name=text, notes=text))) == front_matter(model_card(facts()))
+    assert front_matter(model_card(make_facts(name=text, notes=text))) == front_matter(
+        model_card(make_facts())
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_hostile_text_is_a_single_yaml_scalar(text):
-    parsed_yaml = yaml.safe_load(f"a: {quoted(text)}\nb: 1\n")
+    parsed_yaml = yaml.safe_load(f"a: {quote_yaml(text)}\nb: 1\n")
     assert parsed_yaml["b"] == 1
     assert isinstance(parsed_yaml["a"], str)
     assert "\n" not in inline(text)
-    assert fenced(text).count("\n") >= text.count("\n")
+    assert fence_code(text).count("\n") >= text.count("\n")

@@ -19,8 +19,8 @@ def run(client, settings):
         return run.id
 
 
-def names_of(answer):
-    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+def read_archive_files(response):
+    with tarfile.open(fileobj=io.BytesIO(response.content)) as archive:
         return {member.name: archive.extractfile(member).read() for member in archive}
 
 
@@ -28,7 +28,7 @@ def test_a_model_is_downloaded_with_its_card(client, viewer, run):
     for caller in (client, viewer):
         response = caller.get(f"/api/v1/runs/{run}/model", params={"step": 9})
         assert response.status_code == 200, response.text
-        files = names_of(response)
+        files = read_archive_files(response)
         assert files.keys() == {"README.md", "model.safetensors"}
         assert files["model.safetensors"] == b"weights"
         assert "# \\<b\\>otter\\</b\\>" in files["README.md"].decode()

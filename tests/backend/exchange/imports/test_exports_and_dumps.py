@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.exchange.imports.command import _opened
+from backend.exchange.imports.command import _open_input
 from backend.exchange.imports.formats import read_logs
 from backend.exchange.imports.plan import plan_import
 from backend.exchange.imports.table import BadLog
@@ -24,7 +24,7 @@ def curves(log):
     }
 
 
-def zipped(files):
+def make_zip(files):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, text in files.items():
@@ -49,7 +49,7 @@ def test_the_metric_files_of_an_mlflow_run_are_one_run():
         )
         for name, pair in values.items()
     }
-    [log] = logs(zipped({**files, "mlruns/1/calm-crab/params/lr": "1e-6"}))
+    [log] = logs(make_zip({**files, "mlruns/1/calm-crab/params/lr": "1e-6"}))
     assert log.facts.name == "calm-crab"
     assert curves(log) == {"reward/mean": {1: 0.5, 2: 0.75}, "kl/k3": {1: 0.25, 2: 0.5}}
     [single_log] = logs(files["mlruns/1/calm-crab/metrics/reward"], "reward")
@@ -62,7 +62,7 @@ def test_tensorboard_curve_exports_are_named_by_their_files_and_make_one_run():
         f"run-a-tag-{tag}.csv": table for tag in ("train_reward", "train_completions_mean_length", "mine")
     }
     names["run-a-tag-train_kl.json"] = "[[1700000000.5, 1, 0.5], [1700000009.5, 2, 0.75]]"
-    [log] = logs(zipped(names))
+    [log] = logs(make_zip(names))
     assert log.facts.name == "a"
     assert curves(log) == {name: {1: 0.5} for name in ("length/mean", "mine", "reward/mean")} | {
         "kl/k3": {1: 0.5, 2: 0.75}
@@ -73,16 +73,16 @@ def test_the_printed_output_of_a_wandb_run_is_not_a_second_run():
     printed = "step=1 reward=0.5\nstep=2 reward=0.75\n"
     history = (Path(__file__).parent / "logs" / "run.wandb").read_bytes()
     files = {"run-1/run.wandb": history, "run-1/files/output.log": printed}
-    assert [log.origin for log in logs(zipped(files))] == ["wandb"]
-    assert [log.origin for log in logs(zipped({"run-1/files/output.log": printed}))] == ["text"]
+    assert [log.origin for log in logs(make_zip(files))] == ["wandb"]
+    assert [log.origin for log in logs(make_zip({"run-1/files/output.log": printed}))] == ["text"]
 
 
 def test_several_files_are_read_like_an_archive_of_them(tmp_path):
     for number in (1, 2):
         (tmp_path / f"{number}.log").write_text(f"step=1 reward={number}\nstep=2 reward=1\n")
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    with _opened([tmp_path]) as file:
-        assert [log.facts.name for log in read_logs(file)[1]] == ["1", "2"]
+    with _open_input([tmp_path]) as file:
+        assert [log.metadata.name for log in read_logs(file)[1]] == ["1", "2"]
 
 
 def test_a_wandb_chart_is_read_over_any_counter_and_refused_over_time():
@@ -129,7 +129,7 @@ def test_completions_of_every_dump_have_their_texts_reward_and_step():
 
 
 def torch_file(document, name="rollout_3"):
-    return zipped({f"{name}/data.pkl": pickle.dumps(document, protocol=2), f"{name}/version": "3"})
+    return make_zip({f"{name}/data.pkl": pickle.dumps(document, protocol=2), f"{name}/version": "3"})
 
 
 def test_slime_rollouts_are_read_from_torch_files_without_torch():
@@ -160,7 +160,7 @@ def test_completions_of_each_step_belong_to_the_run_above_them():
     traces = json.dumps(DUMPS["rollouts/step_3/train/effective/traces.jsonl"])
     files = {f"run/rollouts/step_{step}/train/all/traces.jsonl": traces for step in (3, 4)}
     [log] = logs(
-        zipped(files | {"run/metrics.jsonl": '{"step": 3, "reward": 0.5}\n{"step": 4, "reward": 1}\n'})
+        make_zip(files | {"run/metrics.jsonl": '{"step": 3, "reward": 0.5}\n{"step": 4, "reward": 1}\n'})
     )
     assert [sample.step for sample in log.completions.samples] == [3, 4]
     assert curves(log)["reward/mean"] == {3: 0.5, 4: 1.0}
@@ -184,5 +184,5 @@ def test_a_token_export_gives_the_means_over_the_trained_tokens():
     [log] = logs(text, "token_exports/step_3/rank_0.jsonl")
     assert curves(log) == EXPECTED_MEANS
     ranks = {f"out/token_exports/step_3/rank_{rank}.jsonl": text for rank in (0, 1)}
-    [log] = logs(zipped(ranks | {"out/metrics.jsonl": '{"step": 3, "reward/all/mean": 0.75}\n'}))
+    [log] = logs(make_zip(ranks | {"out/metrics.jsonl": '{"step": 3, "reward/all/mean": 0.75}\n'}))
     assert curves(log) == EXPECTED_MEANS | {"reward/mean": {3: 0.75}}

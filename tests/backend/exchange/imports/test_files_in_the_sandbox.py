@@ -29,13 +29,13 @@ pq = pytest.importorskip("pyarrow.parquet")
 LOGS = Path(__file__).parent / "logs"
 
 
-def logs_of(content, name="log"):
+def parse_logs(content, name="log"):
     return read_logs(io.BytesIO(content), name)[1]
 
 
 def plans_by_name(content):
     """Return {name of the run: its plan}."""
-    return {log.facts.name: plan_import(log) for log in logs_of(content)}
+    return {log.facts.name: plan_import(log) for log in parse_logs(content)}
 
 
 def points(plan, metric):
@@ -43,13 +43,13 @@ def points(plan, metric):
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
-def parquet(columns, **options):
+def make_parquet(columns, **options):
     file = io.BytesIO()
     pq.write_table(pa.table(columns), file, **options)
     return file.getvalue()
 
 
-def zipped(files, method=zipfile.ZIP_DEFLATED):
+def make_zip(files, method=zipfile.ZIP_DEFLATED):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         for name, content in files.items():
@@ -57,7 +57,7 @@ def zipped(files, method=zipfile.ZIP_DEFLATED):
     return file.getvalue()
 
 
-def tarred(files, mode="w"):
+def make_tar(files, mode="w"):
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode=mode) as archive:
         for name, content in files.items():
@@ -118,8 +118,8 @@ def test_trackio_matches_the_state_that_trl_saved():
 
 
 def test_completions_of_trl_are_the_same_from_its_file_and_from_trackio():
-    [file_log] = logs_of((LOGS / "completions.parquet").read_bytes())
-    logged_samples = logs_of((LOGS / "trackio.db").read_bytes())[0].completions.samples
+    [file_log] = parse_logs((LOGS / "completions.parquet").read_bytes())
+    logged_samples = parse_logs((LOGS / "trackio.db").read_bytes())[0].completions.samples
     assert file_log.completions.samples == logged_samples[-8:]
     [(step, groups)] = file_log.completions.steps()
     assert (step, [len(group.completions) for group in groups]) == (12, [4, 4])
@@ -139,7 +139,7 @@ def test_completions_in_parquet_may_be_structs_or_lists():
         "ground_truth": [{"solution": "2", "names": ["a"]}] * 2,
         "solution": [["2"], ["2"]],
     }
-    [log] = logs_of(parquet(columns), "rollout_step_7.parquet")
+    [log] = parse_logs(make_parquet(columns), "rollout_step_7.parquet")
     assert [(sample.step, sample.completion, sample.reward) for sample in log.completions.samples] == [
         (7, "2", 1.0),
         (7, "3", 0.0),
@@ -157,7 +157,7 @@ def test_numbers_of_every_kind_are_read_from_parquet_in_several_row_groups():
         "<b>": pa.array(["=1+1"] * 10),
         "list": pa.array([[1]] * 10),
     }
-    [log] = logs_of(parquet(columns, row_group_size=3))
+    [log] = parse_logs(make_parquet(columns, row_group_size=3))
     plan = plan_import(log)
     assert points(plan, "half") == {n: n / 2 for n in range(10)}
     assert points(plan, "truth") == dict.fromkeys(range(0, 10, 2), 1.0)
@@ -172,14 +172,14 @@ def test_numbers_of_every_kind_are_read_from_parquet_in_several_row_groups():
 
 def test_a_hundred_thousand_values_of_parquet_arrive_in_order():
     steps = list(range(50_000))
-    [log] = logs_of(parquet({"step": steps, "loss": [float(n) for n in steps]}, row_group_size=7_001))
+    [log] = parse_logs(make_parquet({"step": steps, "loss": [float(n) for n in steps]}, row_group_size=7_001))
     series = plan_import(log).series["loss/total"]
     assert (series.steps == series.values).all()
     assert len(series.steps) == 50_000
 
 
 def test_completions_over_the_limit_are_counted_and_not_read(monkeypatch):
-    operations, original_ask = [], ImportSandbox.ask
+    operations, original_ask = [], ImportSandbox.run_operation
 
     def asking(self, operation, **request):
         operations.append(operation)
@@ -188,14 +188,14 @@ def test_completions_over_the_limit_are_counted_and_not_read(monkeypatch):
     monkeypatch.setattr(ImportSandbox, "ask", asking)
     monkeypatch.setattr("backend.exchange.imports.completions.MAX_COMPLETIONS", 10)
     texts = {"prompt": ["p"] * 500, "completion": ["x" * 5_000] * 500}
-    [log] = logs_of(parquet({"step": [0] * 500, **texts}))
+    [log] = parse_logs(make_parquet({"step": [0] * 500, **texts}))
     assert (len(log.completions), log.completions.beyond) == (10, 490)
     assert operations == ["parquet-schema", "parquet-rows"]
 
 
 def test_a_text_that_parquet_repeats_is_decoded_once(tmp_path):
     columns = {"step": [0] * 1_000, "completion": ["x" * 100_000] * 1_000, "nested": [["x"]] * 1_000}
-    (tmp_path / "log").write_bytes(parquet(columns))
+    (tmp_path / "log").write_bytes(make_parquet(columns))
     types = _open({"path": str(tmp_path / "log")}).schema_arrow
     assert pa.types.is_dictionary(types.field("completion").type)
     assert not pa.types.is_dictionary(types.field("nested").type)
@@ -208,7 +208,7 @@ def test_runs_of_a_parquet_file_are_separated_by_name_and_seed():
         "step": [1, 1, 1, 2],
         "reward": [1.0, 2.0, 3.0, 4.0],
     }
-    logs = logs_of(parquet(columns))
+    logs = parse_logs(make_parquet(columns))
     assert [(log.facts.name, log.facts.variant, log.facts.seed) for log in logs] == [
         ("a seed 0", "a", 0),
         ("a seed 1", "a", 1),
@@ -217,7 +217,7 @@ def test_runs_of_a_parquet_file_are_separated_by_name_and_seed():
     assert points(plan_import(logs[2]), "reward/mean") == {1: 3.0, 2: 4.0}
 
 
-VALID_PARQUET = parquet({"step": list(range(1_000)), "loss": [0.5] * 1_000})
+VALID_PARQUET = make_parquet({"step": list(range(1_000)), "loss": [0.5] * 1_000})
 
 
 @pytest.mark.parametrize(
@@ -233,12 +233,12 @@ VALID_PARQUET = parquet({"step": list(range(1_000)), "loss": [0.5] * 1_000})
 )
 def test_a_damaged_parquet_file_gets_one_sentence(content):
     with pytest.raises(BadLog, match=r"^(is damaged|cannot be read)"):
-        logs_of(content)
+        parse_logs(content)
 
 
 def test_a_parquet_file_of_too_many_rows_is_refused_before_it_is_read():
     with pytest.raises(BadLog, match="has 3,000,000 rows; at most 2,000,000 are imported"):
-        logs_of(parquet({"step": pa.array([0] * 3_000_000, pa.int8())}))
+        parse_logs(make_parquet({"step": pa.array([0] * 3_000_000, pa.int8())}))
 
 
 # ---------------------------------------------------------------- SQLite
@@ -263,7 +263,7 @@ def test_a_table_of_trackio_with_long_completions_is_read_in_pieces(texts, chara
         ]
         table = {"_type": "trackio.table", "_value": rows}
         statements.append(row("r", step, {"reward": step / 2, "completions": table}))
-    [log] = logs_of(database(*statements))
+    [log] = parse_logs(database(*statements))
     plan = plan_import(log)
     assert points(plan, "reward/mean") == {1: 0.5, 2: 1.0}
     group_sizes = [
@@ -289,14 +289,14 @@ FORGED_TABLE = METRICS_TABLE.replace("CREATE TABLE metrics", "CREATE TABLE real"
 )
 def test_a_database_that_is_not_trackios_gets_one_sentence(statements, reason):
     with pytest.raises(BadLog, match=reason):
-        logs_of(database(*statements))
+        parse_logs(database(*statements))
 
 
 def test_a_damaged_database_gets_one_sentence():
     content = (LOGS / "trackio.db").read_bytes()
     for damaged_content in (content[:200], content[:5_000], content[:4096] + b"\xff" * 20_000):
         with pytest.raises(BadLog, match=r"^(is damaged|cannot be read|has no)"):
-            logs_of(damaged_content)
+            parse_logs(damaged_content)
 
 
 def test_rows_of_a_database_that_are_not_metrics_are_skipped():
@@ -327,7 +327,12 @@ DUMP = "".join(json.dumps(record) + "\n" for record in ROLLOUT).encode()
 
 @pytest.mark.parametrize(
     "pack",
-    [zipped, tarred, lambda files: tarred(files, "w:gz"), lambda files: zipped(files, zipfile.ZIP_STORED)],
+    [
+        make_zip,
+        make_tar,
+        lambda files: make_tar(files, "w:gz"),
+        lambda files: make_zip(files, zipfile.ZIP_STORED),
+    ],
 )
 def test_a_training_directory_is_one_run_with_its_rollouts(pack):
     state = (LOGS / "trainer_state.json").read_bytes()
@@ -341,7 +346,7 @@ def test_a_training_directory_is_one_run_with_its_rollouts(pack):
             "out/readme.md": b"words",
         }
     )
-    [log] = logs_of(content)
+    [log] = parse_logs(content)
     plan = plan_import(log)
     assert (log.facts.name, log.origin, len(log.completions)) == ("out", "trl", 8)
     assert list(points(plan, "reward/mean")) == [2, 4, 6, 8, 10, 12]
@@ -350,7 +355,9 @@ def test_a_training_directory_is_one_run_with_its_rollouts(pack):
 
 def test_event_files_of_one_directory_are_one_run():
     events = (LOGS / "events.out.tfevents").read_bytes()
-    logs = logs_of(zipped({"runs/a/events.1": events, "runs/a/events.2": events, "runs/b/events.1": events}))
+    logs = parse_logs(
+        make_zip({"runs/a/events.1": events, "runs/a/events.2": events, "runs/b/events.1": events})
+    )
     assert [log.facts.name for log in logs] == ["a", "b"]
     assert "2 event files of one directory are one run." in logs[0].facts.notes
     assert points(plan_import(logs[0]), "reward/mean") == points(plan_import(logs[1]), "reward/mean")
@@ -358,7 +365,7 @@ def test_event_files_of_one_directory_are_one_run():
 
 def test_dumps_of_verl_are_rollouts_of_training_and_validation():
     later_dump = DUMP.replace(b'"step": 1', b'"step": 2')
-    [log] = logs_of(zipped({"rollout/1.jsonl": DUMP, "validation/2.jsonl": later_dump}))
+    [log] = parse_logs(make_zip({"rollout/1.jsonl": DUMP, "validation/2.jsonl": later_dump}))
     (first, [train]), (second, [held_out]) = log.completions.steps()
     assert (first, train.kind, second, held_out.kind) == (1, "train", 2, "eval")
     assert [(completion.text, completion.reward, completion.correct) for completion in train.completions] == [
@@ -377,7 +384,7 @@ def test_dumps_of_verl_are_rollouts_of_training_and_validation():
      ("retrieval", "train"), ("medieval", "train")],
 )  # fmt: skip
 def test_a_word_that_begins_with_val_or_eval_names_a_held_out_dump(directory, kind):
-    [log] = logs_of(zipped({f"{directory}/2.jsonl": DUMP}))
+    [log] = parse_logs(make_zip({f"{directory}/2.jsonl": DUMP}))
     (_, [group]), *_ = log.completions.steps()
     assert group.kind == kind
 
@@ -385,7 +392,7 @@ def test_a_word_that_begins_with_val_or_eval_names_a_held_out_dump(directory, ki
 def test_names_in_an_archive_are_labels_that_are_never_opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     target = tmp_path.parent / "escaped.csv"
-    logs = logs_of(zipped({"../escaped.csv": CSV, "/etc/x.csv": CSV, "a\\..\\..\\b.csv": CSV}))
+    logs = parse_logs(make_zip({"../escaped.csv": CSV, "/etc/x.csv": CSV, "a\\..\\..\\b.csv": CSV}))
     assert len(logs) == 3
     assert not target.exists()
     assert list(tmp_path.iterdir()) == []
@@ -403,28 +410,28 @@ def test_links_and_devices_of_an_archive_are_not_followed():
             info.type, info.linkname = kind, "/etc/passwd"
             archive.addfile(info)
     with pytest.raises(BadLog, match="is an archive without files"):
-        logs_of(file.getvalue())
+        parse_logs(file.getvalue())
 
 
 def test_a_file_that_unpacks_to_more_than_its_declared_size_is_refused():
-    forged_archive = bytearray(zipped({"a.csv": b"step,x\n" + b"1,1\n" * 1_000_000}))
+    forged_archive = bytearray(make_zip({"a.csv": b"step,x\n" + b"1,1\n" * 1_000_000}))
     size_offset = forged_archive.rfind(b"PK\x01\x02") + 24  # size of the file in the central directory
     forged_archive[size_offset : size_offset + 4] = (10).to_bytes(4, "little")
     with pytest.raises(BadLog, match="unpacks to more than 10 bytes"):
-        logs_of(bytes(forged_archive))
+        parse_logs(bytes(forged_archive))
 
 
 def test_the_limit_of_values_applies_to_the_whole_archive(monkeypatch):
     """Of three files with 4 values each, the third one is refused before it is read to its end."""
     monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 10)
-    assert len(logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV}))) == 2
+    assert len(parse_logs(make_zip({"a/x.csv": CSV, "b/x.csv": CSV}))) == 2
     for content in (
         CSV,
         b'{"step": 1, "reward": 1, "kl": 1}',
         DUMP + DUMP.replace(b'"step": 1', b'"step": 2'),
     ):
         with pytest.raises(BadLog, match="holds more than 2,000,000 values; that is the limit"):
-            logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV, "c/1": content}))
+            parse_logs(make_zip({"a/x.csv": CSV, "b/x.csv": CSV, "c/1": content}))
 
 
 @pytest.mark.parametrize(("head", "row"), [(b"a,b\n", b",\n"), (b"", b'{"a": null}\n'), (b"a,b\n", b"x,y\n")])
@@ -436,16 +443,16 @@ def test_rows_without_values_count_towards_the_limit(monkeypatch, head, row):
         {"a/1": head + 7 * row, "b/x.csv": CSV},
     ):
         with pytest.raises(BadLog, match=r"holds more than 2,000,000 (rows|values); that is the limit"):
-            logs_of(zipped(files))
-    assert len(logs_of(zipped({"a/x.csv": CSV, "b/1": head + 6 * row}))) == 2
+            parse_logs(make_zip(files))
+    assert len(parse_logs(make_zip({"a/x.csv": CSV, "b/1": head + 6 * row}))) == 2
 
 
 def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch):
     rows = [{"step": step, "loss": 1.0} for step in range(5)]
     states = {f"checkpoint-{n}/trainer_state.json": {"log_history": rows[:n]} for n in (1, 5, 3, 4)}
-    content = zipped({name: json.dumps(state).encode() for name, state in states.items()})
+    content = make_zip({name: json.dumps(state).encode() for name, state in states.items()})
     monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 20)
-    [log] = logs_of(content)
+    [log] = parse_logs(content)
     assert (len(log.table), log.table.points) == (5, 10)
     assert (
         "Of 4 checkpoints, the longest history is taken: checkpoint-5/trainer_state.json." in log.facts.notes
@@ -454,9 +461,9 @@ def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch
 
 def test_event_files_of_one_run_may_come_in_any_order_within_the_limit(monkeypatch):
     events = (LOGS / "events.out.tfevents").read_bytes()
-    [single_log] = logs_of(events)
+    [single_log] = parse_logs(events)
     monkeypatch.setattr("backend.exchange.imports.archive.MAX_POINTS", 2 * single_log.table.points)
-    [joined_log] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
+    [joined_log] = parse_logs(make_zip({"a/events.1": events, "a/events.2": events}))
     assert joined_log.table.points == 2 * single_log.table.points
 
 
@@ -469,14 +476,14 @@ def test_reading_stops_in_an_archive_of_too_many_runs(monkeypatch):
 
     monkeypatch.setitem(FORMATS, "csv", FORMATS["csv"]._replace(read=count_and_read))
     with pytest.raises(BadLog, match="holds more than 100 runs"):
-        logs_of(zipped({f"{number}.csv": CSV for number in range(150)}))
+        parse_logs(make_zip({f"{number}.csv": CSV for number in range(150)}))
     assert len(read_files) == 101
 
 
 @pytest.mark.parametrize("offset", [2**62, 2**63 - 1, 2**63, 2**64 - 2])
 def test_a_file_header_beyond_the_end_of_the_archive_is_damage(offset):
     """The eight-byte zip64 offset of the header points beyond the end."""
-    forged_archive = bytearray(zipped({"a.csv": CSV}))
+    forged_archive = bytearray(make_zip({"a.csv": CSV}))
     entry, extra_field = forged_archive.rfind(b"PK\x01\x02"), struct.pack("<HHQ", 1, 8, offset)
     struct.pack_into("<H", forged_archive, entry + 30, len(extra_field))
     struct.pack_into("<I", forged_archive, entry + 42, 0xFFFFFFFF)
@@ -485,7 +492,7 @@ def test_a_file_header_beyond_the_end_of_the_archive_is_damage(offset):
     size = struct.unpack_from("<I", forged_archive, end + 12)[0]
     struct.pack_into("<I", forged_archive, end + 12, size + len(extra_field))
     with pytest.raises(BadLog, match=r"'a\.csv' is damaged: 'a\.csv' does not begin where the archive says"):
-        logs_of(bytes(forged_archive))
+        parse_logs(bytes(forged_archive))
 
 
 @pytest.mark.parametrize("surplus", [0, 1, 100, 150, 299])
@@ -508,7 +515,7 @@ def test_a_file_is_complete_even_if_zlib_holds_back_its_last_bytes(surplus):
 def test_all_gzip_members_are_read_and_trailing_zeros_skipped(size):
     """A trainer that appends to its log writes such a file."""
     first, second = b"step,loss\n1,1\n" + b"\n" * size, b"2,2\n"
-    [log] = logs_of(gzip.compress(first) + gzip.compress(b"") + gzip.compress(second) + b"\0" * size)
+    [log] = parse_logs(gzip.compress(first) + gzip.compress(b"") + gzip.compress(second) + b"\0" * size)
     assert len(log.table) == 2
     assert log.table.points == 4
 
@@ -530,18 +537,18 @@ def test_gzip_members_share_the_limits_of_one_file(monkeypatch):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (zipped({}), "is an empty zip archive"),
-        (zipped({"a.zip": zipped({"a.csv": CSV})}), "is an archive in an archive"),
-        (zipped({"a.csv": CSV})[:-30], "is damaged: File is not a zip file"),
-        (tarred({"a.csv": CSV}, "w:gz")[:-40], "is cut off: its packed content does not end|is damaged"),
-        (zipped({f"{n}.csv": CSV for n in range(101)}), "holds more than 100 runs; that is the limit"),
-        (zipped({f"{n}": b"x" for n in range(2_001)}), "is an archive of more than 2,000 files"),
+        (make_zip({}), "is an empty zip archive"),
+        (make_zip({"a.zip": make_zip({"a.csv": CSV})}), "is an archive in an archive"),
+        (make_zip({"a.csv": CSV})[:-30], "is damaged: File is not a zip file"),
+        (make_tar({"a.csv": CSV}, "w:gz")[:-40], "is cut off: its packed content does not end|is damaged"),
+        (make_zip({f"{n}.csv": CSV for n in range(101)}), "holds more than 100 runs; that is the limit"),
+        (make_zip({f"{n}": b"x" for n in range(2_001)}), "is an archive of more than 2,000 files"),
     ],
     ids=["empty", "nested", "cut", "gzip cut", "runs", "files"],
 )
 def test_an_archive_that_cannot_be_read_gets_one_sentence(content, reason):
     with pytest.raises(BadLog, match=reason):
-        logs_of(content)
+        parse_logs(content)
 
 
 # ---------------------------------------------------------------- replies of the sandbox are not trusted
@@ -569,7 +576,7 @@ def test_a_malformed_reply_is_refused(monkeypatch, answer):
 
     monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", answer_request)
     with pytest.raises(BadLog, match="sent an invalid answer"):
-        logs_of(VALID_PARQUET)
+        parse_logs(VALID_PARQUET)
 
 
 def test_leftover_copies_of_a_killed_import_are_removed_by_the_next_import(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.backend.exchange.imports.test_text_logs import curve_table, decisions, planned, points
+from tests.backend.exchange.imports.test_text_logs import curve_table, decisions, plan_content, points
 
 METRIC_BY_COLUMN = {
     "Training Loss": "loss/total",
@@ -38,57 +38,59 @@ METRIC_BY_COLUMN = {
 
 @pytest.mark.parametrize(("column", "metric"), METRIC_BY_COLUMN.items())
 def test_a_column_name_of_another_trainer_is_known(column, metric):
-    assert list(planned(curve_table(**{column: [0.25, 0.5]})).series) == [metric]
+    assert list(plan_content(curve_table(**{column: [0.25, 0.5]})).series) == [metric]
 
 
 def test_each_evaluation_set_has_its_accuracy():
-    plan = planned(curve_table(**{f"val-core/{dataset}/acc/mean@1": [0.25, 0.5] for dataset in ("a/b", "c")}))
+    plan = plan_content(
+        curve_table(**{f"val-core/{dataset}/acc/mean@1": [0.25, 0.5] for dataset in ("a/b", "c")})
+    )
     assert list(plan.series) == ["eval/accuracy/a_b", "eval/accuracy/c"]
 
 
 def test_a_reward_on_another_scale_is_not_an_accuracy():
     columns = {"rewards/correctness_reward_func": [0, 2.0], "val/test_score/judge": [3.5, 4.0]}
-    assert list(planned(curve_table(**columns)).series) == [
+    assert list(plan_content(curve_table(**columns)).series) == [
         "reward/correctness_reward_func/mean",
         "val/test_score/judge",
     ]
 
 
 def test_accuracies_in_percent_become_fractions_and_the_report_mentions_it():
-    plan = planned(curve_table(eval_acc=[12.5, 62.5], reward=[1, 2]))
+    plan = plan_content(curve_table(eval_acc=[12.5, 62.5], reward=[1, 2]))
     assert points(plan, "eval/accuracy") == {1: 0.125, 2: 0.625}
     assert plan.log.facts.notes == [
         "'eval_acc' is in percent, up to 62.5: eval/accuracy holds it as fractions."
     ]
-    assert points(planned(curve_table(eval_acc=[0.125, 1.0])), "eval/accuracy") == {1: 0.125, 2: 1.0}
+    assert points(plan_content(curve_table(eval_acc=[0.125, 1.0])), "eval/accuracy") == {1: 0.125, 2: 1.0}
 
 
 def test_normalised_rewards_are_never_used_as_the_reward():
-    plan = planned(curve_table(**{"rollout/rewards": [0, 0], "rewards": [0, 1e-9], "kl": [0, 1]}))
+    plan = plan_content(curve_table(**{"rollout/rewards": [0, 0], "rewards": [0, 1e-9], "kl": [0, 1]}))
     assert "reward/mean" not in plan.series
 
 
 def test_a_metric_under_two_names_is_reported():
-    plan = planned(curve_table(reward=[1, 2], mean_reward=[1, 2]))
+    plan = plan_content(curve_table(reward=[1, 2], mean_reward=[1, 2]))
     assert decisions(plan)["mean_reward"] == ("taken", "mean_reward")
     assert plan.log.facts.notes == ["'mean_reward': reward/mean is already the column 'reward'."]
 
 
 @pytest.mark.parametrize("column", ["epoch", "progress", "percentage", "time_share", "format_ok", "elapsed"])
 def test_a_counter_is_never_suggested_as_accuracy(column):
-    plan = planned(curve_table(**{column: [step / 40 for step in range(20)]}))
+    plan = plan_content(curve_table(**{column: [step / 40 for step in range(20)]}))
     assert plan.decisions[0].suggestion == ""
 
 
 def test_rows_without_a_step_are_numbered_and_the_report_mentions_it():
-    plan = planned("loss,kl\n1,3\n2,1\n3,2\n")
+    plan = plan_content("loss,kl\n1,3\n2,1\n3,2\n")
     assert plan.log.facts.notes == [
         "No column counts the steps: the rows are counted in their order, from 1."
     ]
 
 
 def test_the_counters_of_rollouts_and_updates_are_combined():
-    plan = planned(
+    plan = plan_content(
         "_step,rollout/step,rollout/raw_reward,train/step,train/grad_norm\n0,0,0.5,,\n1,,,0,1\n2,1,0.75,,\n3,,,1,2\n"
     )
     assert (points(plan, "reward/mean"), points(plan, "optim/grad_norm")) == ({0: 0.5, 1: 0.75}, {0: 1, 1: 2})

@@ -22,7 +22,7 @@ from backend.exchange.imports.table import BadLog
 LOGS = Path(__file__).parent / "logs"
 
 
-def planned(content, **choices):
+def plan_content(content, **choices):
     return plan_import(read_logs(io.BytesIO(content))[1][0], **choices)
 
 
@@ -30,7 +30,7 @@ def test_numbers_beyond_the_range_of_floats_are_bad_lines_or_ignored_terms():
     rows = [{"step": 1, "input": "p", "output": "a", "score": 1.7e308, "x": int("1" * 400)}]
     rows += [{"step": int("1" * 400), "input": "p", "output": "b", "score": 1.0}]
     rows += [{"step": 1, "input": "p", "output": "c", "score": 1.7e308}]
-    plan = planned("".join(json.dumps(row) + "\n" for row in rows).encode())
+    plan = plan_content("".join(json.dumps(row) + "\n" for row in rows).encode())
     assert points(plan, "reward/mean") == {1: pytest.approx(math.inf)}
     assert plan.log.table.bad.count == 1
 
@@ -67,7 +67,7 @@ def test_the_type_of_a_log_is_recognised_by_its_content(name, kind):
 
 def test_the_three_logs_of_one_trl_training_agree():
     state, events, wandb = (
-        planned((LOGS / name).read_bytes())
+        plan_content((LOGS / name).read_bytes())
         for name in ("trainer_state.json", "events.out.tfevents", "run.wandb")
     )
     for metric in ("reward/mean", "reward/std", "length/mean", "kl/k3", "loss/total", "reward/digits/mean"):
@@ -82,10 +82,10 @@ def test_the_three_logs_of_one_trl_training_agree():
 
 
 def test_trl_logs_contain_config_seed_and_times():
-    state = read_logs(io.BytesIO((LOGS / "trainer_state.json").read_bytes()))[1][0].facts
+    state = read_logs(io.BytesIO((LOGS / "trainer_state.json").read_bytes()))[1][0].metadata
     assert (state.steps, state.config["max_steps"], state.config["logging_steps"]) == (12, 12, 2)
     for name in ("events.out.tfevents", "run.wandb"):
-        facts = read_logs(io.BytesIO((LOGS / name).read_bytes()))[1][0].facts
+        facts = read_logs(io.BytesIO((LOGS / name).read_bytes()))[1][0].metadata
         assert facts.seed == 11
         assert facts.config["learning_rate"] == 1e-3
         assert 1.7e9 < (facts.started_at or 0) <= (facts.finished_at or math.inf)
@@ -93,7 +93,7 @@ def test_trl_logs_contain_config_seed_and_times():
 
 
 def test_a_verl_file_matches_its_console_output():
-    file, console = (planned((LOGS / name).read_bytes()) for name in ("verl.jsonl", "verl_console.txt"))
+    file, console = (plan_content((LOGS / name).read_bytes()) for name in ("verl.jsonl", "verl_console.txt"))
     for metric in (
         "policy/entropy",
         "reward/mean",
@@ -119,7 +119,7 @@ def test_a_verl_file_matches_its_console_output():
 )
 def test_a_trainer_state_without_values_is_reported(state, reason):
     with pytest.raises(BadLog, match=f"^{reason}"):
-        planned(json.dumps(state, indent=1).encode())
+        plan_content(json.dumps(state, indent=1).encode())
 
 
 # ---------------------------------------------------------------- TensorBoard by hand
@@ -143,7 +143,7 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def framed(content):
+def frame_record(content):
     length = struct.pack("<Q", len(content))
     checks = [struct.pack("<I", tfrecord.masked_crc32c(block)) for block in (length, content)]
     return length + checks[0] + content + checks[1]
@@ -151,19 +151,23 @@ def framed(content):
 
 def scalar(tag, step, value, time=1.7e9):
     simple_value = varint(2 << 3 | 5) + struct.pack("<f", value)
-    return framed(field(1, time) + field(2, step) + field(5, field(1, field(1, tag.encode()) + simple_value)))
+    return frame_record(
+        field(1, time) + field(2, step) + field(5, field(1, field(1, tag.encode()) + simple_value))
+    )
 
 
-HEAD = framed(field(1, 1.7e9) + field(3, b"brain.Event:2"))
+HEAD = frame_record(field(1, 1.7e9) + field(3, b"brain.Event:2"))
 
 
 def test_scalars_of_every_kind_are_read_and_images_skipped():
     tensor = field(1, 1) + field(4, struct.pack("<f", 0.5))
     tensor_value = field(1, 1) + field(5, struct.pack("<f", 0.25))
     events = [
-        framed(field(1, 1.7e9) + field(2, 1) + field(5, field(1, field(1, b"a") + field(8, tensor)))),
-        framed(field(1, 1.7e9) + field(2, 2) + field(5, field(1, field(1, b"a") + field(8, tensor_value)))),
-        framed(
+        frame_record(field(1, 1.7e9) + field(2, 1) + field(5, field(1, field(1, b"a") + field(8, tensor)))),
+        frame_record(
+            field(1, 1.7e9) + field(2, 2) + field(5, field(1, field(1, b"a") + field(8, tensor_value)))
+        ),
+        frame_record(
             field(1, 1.7e9)
             + field(2, 2)
             + field(5, field(1, field(1, b"picture") + field(4, b"x" * 400_000)))
@@ -171,20 +175,20 @@ def test_scalars_of_every_kind_are_read_and_images_skipped():
         scalar("a", 3, math.nan),
         scalar("a", 4, -math.inf, time=1.7e9 + 60),
     ]
-    plan = planned(HEAD + b"".join(events))
+    plan = plan_content(HEAD + b"".join(events))
     assert repr(points(plan, "a")) == "{1: 0.5, 2: 0.25, 3: nan, 4: -inf}"
     assert points(plan, "time/wall_seconds") == {1: 0, 2: 0, 3: 0, 4: 60}
     assert "picture" not in plan.series
 
 
 def test_a_metric_called_step_is_read_in_addition_to_the_steps():
-    plan = planned(HEAD + b"".join(scalar(tag, n, n * 10.0) for n in (1, 2) for tag in ("step", "a")))
+    plan = plan_content(HEAD + b"".join(scalar(tag, n, n * 10.0) for n in (1, 2) for tag in ("step", "a")))
     assert points(plan, "a") == {10: 10.0, 20: 20.0}
 
 
 def test_a_truncated_event_file_keeps_its_complete_records():
     events = HEAD + scalar("a", 1, 1.0) + scalar("a", 2, 2.0)
-    plan = planned(events[:-5])
+    plan = plan_content(events[:-5])
     assert points(plan, "a") == {1: 1.0}
     [note] = plan.log.facts.notes
     assert note.startswith("The file ends in the middle of a record: ")
@@ -194,19 +198,19 @@ def test_a_truncated_event_file_keeps_its_complete_records():
     ("content", "reason"),
     [
         (HEAD, "has no scalars"),
-        (HEAD + framed(b"\xff" * 40), "is damaged after byte 0"),
-        (HEAD + framed(field(5, field(1, field(1, b"a") + b"\x12\xff\xff\xff\xff\x0f"))), "is damaged"),
+        (HEAD + frame_record(b"\xff" * 40), "is damaged after byte 0"),
+        (HEAD + frame_record(field(5, field(1, field(1, b"a") + b"\x12\xff\xff\xff\xff\x0f"))), "is damaged"),
         (HEAD + scalar("a", 1, 1.0) + b"\x00" * 400, "is damaged"),
         (HEAD + b"".join(scalar(f"t{n}", 1, 1.0) for n in range(2_500)), "has more than 2,000 columns"),
     ],
 )
 def test_a_damaged_event_file_gets_one_sentence(content, reason):
     with pytest.raises(BadLog, match=f"^{reason}"):
-        planned(content)
+        plan_content(content)
 
 
 def test_negative_and_absurd_steps_are_ignored():
-    plan = planned(HEAD + scalar("a", -1, 1.0) + scalar("a", 2**40, 1.0) + scalar("a", 5, 2.0))
+    plan = plan_content(HEAD + scalar("a", -1, 1.0) + scalar("a", 2**40, 1.0) + scalar("a", 5, 2.0))
     assert points(plan, "a") == {5: 2.0}
     assert plan.log.table.bad.count == 2
 
@@ -220,7 +224,7 @@ def test_invalid_messages_are_errors_and_allocate_no_memory(message):
 # ---------------------------------------------------------------- W&B by hand
 
 
-def chunked(records):
+def split_into_chunks(records):
     """Return the bytes of a `.wandb` file with these records."""
     file = bytearray(wandb_file.MAGIC + struct.pack("<HB", 0xBEE1, 0))
     for record in records:
@@ -269,7 +273,7 @@ def test_history_config_and_exit_code_of_a_run_of_wandb():
         history(20, loss=math.nan),
         field(18, field(1, 1)),
     ]
-    plan = planned(chunked(records))
+    plan = plan_content(split_into_chunks(records))
     assert points(plan, "loss/total") | {20: 0} == {n: n / 2 for n in range(20)} | {20: 0}
     assert math.isnan(points(plan, "loss/total")[20])
     facts = plan.log.facts
@@ -278,21 +282,21 @@ def test_history_config_and_exit_code_of_a_run_of_wandb():
 
 
 def test_a_truncated_wandb_run_keeps_its_complete_records():
-    plan = planned(chunked([history(n, loss=float(n)) for n in range(5)])[:-4])
+    plan = plan_content(split_into_chunks([history(n, loss=float(n)) for n in range(5)])[:-4])
     assert points(plan, "loss/total") == {n: float(n) for n in range(4)}
     assert plan.log.facts.notes
 
 
 def test_a_wandb_chunk_with_a_wrong_checksum_is_reported():
-    content = bytearray(chunked([history(n, loss=float(n)) for n in range(5)]))
+    content = bytearray(split_into_chunks([history(n, loss=float(n)) for n in range(5)]))
     content[-3] ^= 1
     with pytest.raises(BadLog, match=r"^is damaged after byte 7: the chunk at byte \d+ is damaged"):
-        planned(bytes(content))
+        plan_content(bytes(content))
 
 
 def test_a_record_that_is_too_large_is_reported():
     with pytest.raises(BadLog, match="has a record of more than 8,388,608 bytes"):
-        planned(chunked([history(1, loss=1.0), config(huge="z" * 9_000_000)]))
+        plan_content(split_into_chunks([history(1, loss=1.0), config(huge="z" * 9_000_000)]))
 
 
 # ---------------------------------------------------------------- replies of the sandbox are not trusted

@@ -14,7 +14,7 @@ from backend.exchange.imports.plan import plan_import
 from backend.exchange.imports.table import BadLog
 
 
-def planned(content, **choices):
+def plan_content(content, **choices):
     """Return the import plan of a log with this content."""
     content = content if isinstance(content, bytes) else content.encode()
     return plan_import(read_logs(io.BytesIO(content))[1][0], **choices)
@@ -39,7 +39,7 @@ def decisions(plan):
 
 
 def test_names_of_other_trainers_are_mapped_and_unknown_ones_stay():
-    plan = planned("step,reward,rewards/format fn/mean,my metric\n1,0.5,1,7\n2,0.75,0,8\n")
+    plan = plan_content("step,reward,rewards/format fn/mean,my metric\n1,0.5,1,7\n2,0.75,0,8\n")
     assert points(plan, "reward/mean") == {1: 0.5, 2: 0.75}
     assert decisions(plan) == {
         "reward": ("renamed", "reward/mean"),
@@ -50,7 +50,9 @@ def test_names_of_other_trainers_are_mapped_and_unknown_ones_stay():
 
 def test_a_mapped_name_that_would_be_too_long_is_not_used_and_the_original_is_cut():
     term, long_term = "a" * 150, "b" * 115
-    plan = planned(f"step,rewards/{term}/mean,rewards/{term}/std,rewards/{long_term}/mean\n1,0.5,0.1,0.25\n")
+    plan = plan_content(
+        f"step,rewards/{term}/mean,rewards/{term}/std,rewards/{long_term}/mean\n1,0.5,0.1,0.25\n"
+    )
     names = decisions(plan)
     cut_name, spread_name = (names[f"rewards/{term}/{kind}"][1] for kind in ("mean", "std"))
     assert cut_name[:119] == spread_name[:119] == f"rewards/{term}"[:119]
@@ -63,7 +65,7 @@ def test_a_mapped_name_that_would_be_too_long_is_not_used_and_the_original_is_cu
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_and_a_byte_order_mark_are_recognised(delimiter):
     text = delimiter.join(["step", "loss"]) + "\n" + delimiter.join(["3", "0.5"]) + "\n"
-    assert points(planned(b"\xef\xbb\xbf" + text.encode()), "loss/total") == {3: 0.5}
+    assert points(plan_content(b"\xef\xbb\xbf" + text.encode()), "loss/total") == {3: 0.5}
 
 
 @pytest.mark.parametrize(
@@ -76,36 +78,36 @@ def test_the_delimiter_and_a_byte_order_mark_are_recognised(delimiter):
     ],
 )
 def test_the_step_column_is_guessed_by_name(header, row, step):
-    assert planned(f"{header}\n{row}\n").step == step
+    assert plan_content(f"{header}\n{row}\n").step == step
 
 
 def test_a_column_called_step_with_fractions_does_not_count_steps():
-    plan = planned("step,batch,loss\n0.1,10,3\n0.2,20,2\n0.3,30,1\n")
+    plan = plan_content("step,batch,loss\n0.1,10,3\n0.2,20,2\n0.3,30,1\n")
     assert plan.step == "batch"
 
 
 def test_the_unnamed_index_column_of_pandas_is_ignored():
-    plan = planned(",step,loss\n0,1,0.5\n1,2,0.25\n2,3,0.5\n")
+    plan = plan_content(",step,loss\n0,1,0.5\n1,2,0.25\n2,3,0.5\n")
     assert decisions(plan) == {"": ("dropped", "has no name"), "loss": ("renamed", "loss/total")}
-    assert points(planned(",loss\n0,0.5\n1,0.25\n2,0.5\n"), "loss/total") == {1: 0.5, 2: 0.25, 3: 0.5}
+    assert points(plan_content(",loss\n0,0.5\n1,0.25\n2,0.5\n"), "loss/total") == {1: 0.5, 2: 0.25, 3: 0.5}
 
 
 def test_a_rising_metric_does_not_count_steps():
-    assert planned("loss,num_tokens\n1,100\n2,200\n3,300\n").step == ""
+    assert plan_content("loss,num_tokens\n1,100\n2,200\n3,300\n").step == ""
 
 
 def test_without_a_step_column_rows_are_counted_from_one():
-    plan = planned("loss,reward\n3.5,1\n2.5,1\n1.5,0\n")
+    plan = plan_content("loss,reward\n3.5,1\n2.5,1\n1.5,0\n")
     assert plan.step == ""
     assert points(plan, "loss/total") == {1: 3.5, 2: 2.5, 3: 1.5}
 
 
 def test_a_user_can_override_the_step_column_and_the_names():
     text = "step,other,reward,x\n1,10,0.5,1\n2,20,0.6,2\n"
-    plan = planned(text, step="other", mapping={"reward": "mine/reward", "x": ""})
+    plan = plan_content(text, step="other", mapping={"reward": "mine/reward", "x": ""})
     assert points(plan, "mine/reward") == {10: 0.5, 20: 0.6}
     assert decisions(plan)["x"] == ("dropped", "left out by you")
-    assert points(planned(text, step=""), "reward/mean") == {1: 0.5, 2: 0.6}
+    assert points(plan_content(text, step=""), "reward/mean") == {1: 0.5, 2: 0.6}
 
 
 @pytest.mark.parametrize(
@@ -119,20 +121,20 @@ def test_a_user_can_override_the_step_column_and_the_names():
 )
 def test_a_wrong_choice_is_refused_in_one_sentence(choices, reason):
     with pytest.raises(InvalidRequest, match=reason):
-        planned("step,reward,kl\n1,2,3\n", **choices)
+        plan_content("step,reward,kl\n1,2,3\n", **choices)
 
 
 def test_nan_and_infinities_are_values_and_empty_cells_are_none():
-    plan = planned("step,a,b\n1,nan,\n2,Infinity,1\n3,-inf,null\n")
+    plan = plan_content("step,a,b\n1,nan,\n2,Infinity,1\n3,-inf,null\n")
     assert [math.isnan(value) for value in points(plan, "a").values()] == [True, False, False]
     assert list(points(plan, "a").values())[1:] == [math.inf, -math.inf]
     assert points(plan, "b") == {2: 1.0}
     jsonl = '{"step": 1, "a": NaN}\n{"step": 2, "a": "Infinity"}\n{"step": 3, "a": null}\n'
-    assert str(points(planned(jsonl), "a")) == "{1: nan, 2: inf}"
+    assert str(points(plan_content(jsonl), "a")) == "{1: nan, 2: inf}"
 
 
 def test_values_after_a_restart_replace_earlier_ones_and_duplicates_are_averaged():
-    plan = planned("step,loss\n1,1\n2,2\n3,3\n2,20\n3,30\n3,32\n4,4\n5,5\n")
+    plan = plan_content("step,loss\n1,1\n2,2\n3,3\n2,20\n3,30\n3,32\n4,4\n5,5\n")
     assert points(plan, "loss/total") == {1: 1, 2: 20, 3: 31, 4: 4, 5: 5}
     assert [tuple(restart) for restart in plan.restarts] == [(5, 3, 2)]
     assert (plan.replaced, plan.merged) == (2, 2)
@@ -143,11 +145,11 @@ def test_values_of_interleaved_ranks_are_averaged():
     rows = "".join(f"{step},{rank}\n" for step in range(1, 9) for rank in (0, 1))
     swapped = "".join(f"{step + delay},{delay}\n" for step in range(1, 9) for delay in (1, 0))
     for text in (rows, swapped):
-        assert points(planned("step,loss\n" + text), "loss/total")[4] == 0.5
+        assert points(plan_content("step,loss\n" + text), "loss/total")[4] == 0.5
 
 
 def test_bad_rows_and_cells_are_named_by_line():
-    plan = planned("step,loss\n1,0.5\n2\n,0.5\n-4,0.5\n2.5,1\n3,oops\n4,0.25\n")
+    plan = plan_content("step,loss\n1,0.5\n2\n,0.5\n-4,0.5\n2.5,1\n3,oops\n4,0.25\n")
     assert points(plan, "loss/total") == {1: 0.5, 4: 0.25}
     bad_lines = plan.log.table.bad
     assert bad_lines.count == 5
@@ -161,14 +163,14 @@ def test_bad_rows_and_cells_are_named_by_line():
 
 
 def test_twenty_bad_lines_are_named_and_all_are_counted():
-    plan = planned('{"step": 1, "a": 1}\n' + "nonsense\n" * 500)
+    plan = plan_content('{"step": 1, "a": 1}\n' + "nonsense\n" * 500)
     assert (len(plan.log.table.bad.first), plan.log.table.bad.count) == (20, 500)
     assert plan.log.table.bad.first[0].line == 2
 
 
 def test_columns_of_text_times_and_additional_counters_are_ignored():
     rows = "".join(f"{n},{n},model-{n},{1.7e9 + n},{n}\n" for n in range(1, 5))
-    plan = planned(f"global_step,_step,phase,_timestamp,loss\n{rows}")
+    plan = plan_content(f"global_step,_step,phase,_timestamp,loss\n{rows}")
     assert decisions(plan) == {
         "_step": ("dropped", "counts steps; they are taken from global_step"),
         "phase": ("dropped", "holds no numbers, but 'model-1'"),
@@ -183,7 +185,7 @@ WANDB_CHART = "Step,base - train/reward,base - train/reward__MIN,base - train/re
 
 
 def test_a_wandb_chart_of_one_run_is_read():
-    plan = planned(WANDB_CHART.format(more="") + '"10","0.5","0.5","0.5"\n"20","0.75","0.75","0.75"\n')
+    plan = plan_content(WANDB_CHART.format(more="") + '"10","0.5","0.5","0.5"\n"20","0.75","0.75","0.75"\n')
     assert points(plan, "reward/mean") == {10: 0.5, 20: 0.75}
     assert (plan.log.origin, plan.log.facts.name, list(plan.series)) == ("wandb", "base", ["reward/mean"])
 
@@ -193,23 +195,23 @@ def test_each_run_of_a_chart_becomes_a_run():
     logs = read_logs(
         io.BytesIO((WANDB_CHART.format(more=further_columns) + "10,0.5,0.5,0.5,1,1,1\n").encode())
     )[1]
-    assert {log.facts.name: points(plan_import(log), "reward/mean") for log in logs} == {
+    assert {log.metadata.name: points(plan_import(log), "reward/mean") for log in logs} == {
         "base": {10: 0.5},
         "new": {10: 1.0},
     }
 
 
 def test_a_column_called_step_with_words_does_not_count_steps():
-    assert planned("step,loss\na,1\nb,2\nc,0\n").step == ""
+    assert plan_content("step,loss\na,1\nb,2\nc,0\n").step == ""
 
 
 def test_a_name_chosen_by_the_user_takes_precedence_over_a_guess():
-    plan = planned("step,reward,score\n1,1,2\n", mapping={"score": "reward/mean"})
+    plan = plan_content("step,reward,score\n1,1,2\n", mapping={"score": "reward/mean"})
     assert decisions(plan) == {"reward": ("taken", "reward"), "score": ("renamed", "reward/mean")}
 
 
 def test_two_columns_never_share_a_name():
-    plan = planned("step,reward,train/reward,reward/mean\n1,1,2,3\n")
+    plan = plan_content("step,reward,train/reward,reward/mean\n1,1,2,3\n")
     assert decisions(plan) == {
         "reward": ("renamed", "reward/mean"),
         "train/reward": ("taken", "train/reward"),
@@ -220,7 +222,7 @@ def test_two_columns_never_share_a_name():
 def test_nested_objects_and_a_list_of_objects_are_read():
     rows = [{"step": n, "train": {"reward": n / 2, "deep": {"kl": 1}}, "tags": ["a"]} for n in (1, 2)]
     for text in ("\n".join(map(json.dumps, rows)), json.dumps(rows, indent=1)):
-        plan = planned(text)
+        plan = plan_content(text)
         assert points(plan, "reward/mean") == {1: 0.5, 2: 1.0}
         assert points(plan, "train/deep/kl") == {1: 1, 2: 1}
 
@@ -252,7 +254,7 @@ VALID_SPELLINGS = {
 
 @pytest.mark.parametrize("content", VALID_SPELLINGS.values(), ids=VALID_SPELLINGS)
 def test_common_spellings_of_numbers_are_read(content):
-    plan = planned(content)
+    plan = plan_content(content)
     assert points(plan, "eval/accuracy") == {5: 0.25, 10: 0.5}
     assert (plan.log.table.bad.count, "eval_acc_timestamp" in plan.series) == (0, False)
 
@@ -284,7 +286,7 @@ HOSTILE_CONTENTS = {
 )
 def test_a_file_that_is_not_a_log_gets_one_sentence(reason, content):
     with pytest.raises(BadLog, match=f"^{reason}"):
-        planned(content)
+        plan_content(content)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +298,7 @@ def test_a_file_that_is_not_a_log_gets_one_sentence(reason, content):
     ],
 )
 def test_absurd_numbers_are_not_steps(row):
-    plan = planned(f'{row}\n{{"step": 2, "a": 5}}\n{{"step": 3, "a": 6}}\n')
+    plan = plan_content(f'{row}\n{{"step": 2, "a": 5}}\n{{"step": 3, "a": 6}}\n')
     assert points(plan, "a") == {2: 5, 3: 6} | (
         {1: math.inf} if "true" in row and 1 in points(plan, "a") else {}
     )
@@ -310,7 +312,7 @@ SEED_LOGS = [
     b"(pid=7) step:1 - actor/entropy:0.5 - a/b:np.float64(1.5)\nnoise\n",
     b"Step,a - x,a - x__MIN,a - x__MAX\n1,2,2,2\n",
 ]
-changes = st.lists(
+byte_edits = st.lists(
     st.tuples(
         st.integers(0, 120),
         st.integers(0, 6),
@@ -320,12 +322,12 @@ changes = st.lists(
 )
 
 
-@given(st.sampled_from(SEED_LOGS), changes)
-def test_a_damaged_log_is_read_or_refused_in_one_sentence(content, changed):
-    for offset, length, text in changed:
+@given(st.sampled_from(SEED_LOGS), byte_edits)
+def test_a_damaged_log_is_read_or_refused_in_one_sentence(content, edits):
+    for offset, length, text in edits:
         content = content[:offset] + text + content[offset + length :]
     try:
-        plan = planned(content)
+        plan = plan_content(content)
     except BadLog:
         return
     assert plan.points > 0
@@ -355,9 +357,9 @@ def check_round_trip(log, content):
     expected = stored_values(log)
     if not expected:
         with pytest.raises(BadLog):
-            planned(content)
+            plan_content(content)
         return
-    plan = planned(content)
+    plan = plan_content(content)
     assert {name: repr(points(plan, name)) for name in plan.series} == {
         name: repr(series_points) for name, series_points in expected.items()
     }
@@ -384,7 +386,7 @@ LEARNING_RATES = [1e-6 * (20 - step) for step in range(20)]
 
 
 def suggestions(**columns):
-    plan = planned(curve_table(**columns))
+    plan = plan_content(curve_table(**columns))
     # suggestions are not applied automatically
     assert all(column.metric == column.column for column in plan.decisions)
     return {column.column: column.suggestion for column in plan.decisions if column.suggestion}
@@ -415,14 +417,14 @@ def test_unusual_values_suggest_nothing(values):
 
 def test_similar_columns_or_an_existing_metric_suggest_nothing():
     assert suggestions(one=RISING_VALUES, two=RISING_VALUES) == {}
-    plan = planned(
+    plan = plan_content(
         curve_table(accuracy=RISING_VALUES, hits=RISING_VALUES).replace("accuracy", "reward/accuracy")
     )
     assert [column.suggestion for column in plan.decisions] == ["", ""]
 
 
 def test_a_suggestion_is_applied_only_through_the_mapping():
-    plan = planned(curve_table(hits=RISING_VALUES), mapping={"hits": "reward/accuracy"})
+    plan = plan_content(curve_table(hits=RISING_VALUES), mapping={"hits": "reward/accuracy"})
     assert (list(plan.series), plan.decisions[0].suggestion) == (["reward/accuracy"], "")
 
 

@@ -31,7 +31,7 @@ def state(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lab(state):
+def push_service(state):
     with running_service(state, writes_per_second=0) as service:
         yield service
 
@@ -42,22 +42,22 @@ def token(state):
 
 
 @pytest.fixture
-def run(grpolab, lab, token, request):
+def run(grpolab, push_service, token, request):
     name = re.sub(r"\W+", "-", request.node.name)[:100]
-    return grpolab.init(lab.base, token, id=name, name=name)
+    return grpolab.init(push_service.base, token, id=name, name=name)
 
 
-def run_by_name(lab, name):
-    items = lab.get("/runs", q=name)["items"]
+def run_by_name(push_service, name):
+    items = push_service.get("/runs", q=name)["items"]
     return next((run for run in items if run["name"] == name), None)
 
 
-def steps_of(lab, run, metric="reward/mean"):
-    document = lab.get("/series", runs=run["id"], metrics=metric)
+def fetch_values_by_step(push_service, run, metric="reward/mean"):
+    document = push_service.get("/series", runs=run["id"], metrics=metric)
     return dict(zip(document["series"][0]["steps"], document["series"][0]["values"], strict=True))
 
 
-def pauses_of(run, monkeypatch):
+def record_pauses(run, monkeypatch):
     """Return the list of pauses that the run's thread makes from now on, which are shortened."""
     pauses, wait = [], run._closing.wait
 
@@ -73,19 +73,19 @@ def files(directory):
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
-def test_logged_records_arrive_and_no_files_remain(run, lab, tmp_path, capsys):
+def test_logged_records_arrive_and_no_files_remain(run, push_service, tmp_path, capsys):
     for step in range(1, 30):
         run.log({"reward": step, "kl": float("inf"), "word": "x", "flag": True}, step=step)
     run.log_completions([{"prompt": "p", "completion": [{"role": "assistant", "content": "hi"}]}] * 4)
     assert run.finish()
-    stored_run = run_by_name(lab, run.id)
+    stored_run = run_by_name(push_service, run.id)
     assert (stored_run["status"], stored_run["last_step"]) == ("finished", 30)
-    assert steps_of(lab, stored_run) == {step: float(step) for step in range(1, 30)}
+    assert fetch_values_by_step(push_service, stored_run) == {step: float(step) for step in range(1, 30)}
     assert stored_run["summary"]["last"]["kl/k3"] == "Infinity"
-    (group,) = lab.get("/rollouts", run=stored_run["id"])["items"]
+    (group,) = push_service.get("/rollouts", run=stored_run["id"])["items"]
     assert [completion["text"] for completion in group["completions"]] == ["hi"] * 4
     assert files(tmp_path) == []
-    assert capsys.readouterr().err == f"grpolab: the run is at {lab.base}/run/{stored_run['id']}\n"
+    assert capsys.readouterr().err == f"grpolab: the run is at {push_service.base}/run/{stored_run['id']}\n"
     with pytest.raises(ValueError, match="the run is finished"):
         run.log({"reward": 1})
 
@@ -105,7 +105,7 @@ def test_a_script_reports_at_its_end_that_it_waits_for_the_service(grpolab, toke
     assert "has not confirmed everything" in output
 
 
-def test_lost_responses_duplicate_nothing(grpolab, run, lab, monkeypatch):
+def test_lost_responses_duplicate_nothing(grpolab, run, push_service, monkeypatch):
     post, responses = grpolab._Service._post, []
 
     def losing(self, spool, lines):
@@ -121,31 +121,35 @@ def test_lost_responses_duplicate_nothing(grpolab, run, lab, monkeypatch):
         time.sleep(0.01)
     assert run.finish()
     assert len(responses) >= 3  # two responses were lost
-    stored_run = run_by_name(lab, run.id)
-    assert steps_of(lab, stored_run) == {step: float(step) for step in range(1, 20)}
-    with lab.sessions() as session:
+    stored_run = run_by_name(push_service, run.id)
+    assert fetch_values_by_step(push_service, stored_run) == {step: float(step) for step in range(1, 20)}
+    with push_service.sessions() as session:
         assert len(stored_points(session, stored_run["id"])) == 19 * 8  # the reward and seven text metrics
         groups = select(func.count()).select_from(RolloutGroup).where(RolloutGroup.run_id == stored_run["id"])
         assert session.scalar(groups) == 19
 
 
-def test_only_the_refused_record_is_dropped(run, lab, capsys):
+def test_only_the_refused_record_is_dropped(run, push_service, capsys):
     run.log({"reward": 1}, step=1)
     run._spools[-1].append({"kind": "metrics", "step": -5, "values": {"reward": 5}})
     run.log({"reward": 2}, step=2)
     assert run.finish()
-    assert steps_of(lab, run_by_name(lab, run.id)) == {1: 1.0, 2: 2.0}
+    assert fetch_values_by_step(push_service, run_by_name(push_service, run.id)) == {1: 1.0, 2: 2.0}
     assert capsys.readouterr().err.count("a record is refused and left out") == 1
 
 
-def test_long_names_are_cut_and_an_invalid_seed_is_dropped(grpolab, lab, token, capsys):
+def test_long_names_are_cut_and_an_invalid_seed_is_dropped(grpolab, push_service, token, capsys):
     long_names = {"name": "too-long-" + "x" * 250, "experiment": "e" * 201, "variant": "v" * 201}
-    run = grpolab.init(lab.base, token, **long_names, seed=2**31, steps=10)
+    run = grpolab.init(push_service.base, token, **long_names, seed=2**31, steps=10)
     run.log({"reward": 1}, step=1)
     assert run.finish()
-    stored_run = run_by_name(lab, long_names["name"][:200])
+    stored_run = run_by_name(push_service, long_names["name"][:200])
     assert (stored_run["experiment_name"], stored_run["variant"]) == ("e" * 200, "v" * 200)
-    assert (stored_run["seed"], stored_run["steps"], steps_of(lab, stored_run)) == (0, 10, {1: 1.0})
+    assert (stored_run["seed"], stored_run["steps"], fetch_values_by_step(push_service, stored_run)) == (
+        0,
+        10,
+        {1: 1.0},
+    )
     output = capsys.readouterr().err
     assert output.count("name: expected at most 200 characters, got 259: it is cut") == 1
     assert (
@@ -154,29 +158,31 @@ def test_long_names_are_cut_and_an_invalid_seed_is_dropped(grpolab, lab, token, 
     )
 
 
-def test_a_file_of_an_older_client_with_an_uncut_name_is_sent(grpolab, lab, token, tmp_path):
-    head = {"url": lab.base, "id": "old-file", "run": {"name": "old-file-" + "x" * 250}}
+def test_a_file_of_an_older_client_with_an_uncut_name_is_sent(grpolab, push_service, token, tmp_path):
+    head = {"url": push_service.base, "id": "old-file", "run": {"name": "old-file-" + "x" * 250}}
     record = {"kind": "metrics", "values": {"reward": 1.0}, "step": 1}
     (tmp_path / f"{'c' * 32}.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(record)}\n")
-    assert [reason for _, reason in grpolab.send_left(tmp_path, token, lab.base)] == [""]
-    assert steps_of(lab, run_by_name(lab, head["run"]["name"][:200])) == {1: 1.0}
+    assert [reason for _, reason in grpolab.send_left(tmp_path, token, push_service.base)] == [""]
+    assert fetch_values_by_step(push_service, run_by_name(push_service, head["run"]["name"][:200])) == {
+        1: 1.0
+    }
 
 
 @pytest.mark.parametrize("is_left", [False, True])
 def test_a_config_with_too_many_values_is_dropped_and_the_run_arrives(
-    grpolab, lab, token, tmp_path, capsys, is_left
+    grpolab, push_service, token, tmp_path, capsys, is_left
 ):
     name, config = f"long-config-{is_left}", {"table": [0] * 250_001}
     if is_left:  # written by an older client
-        head = {"url": lab.base, "id": name, "run": {"name": name, "config": config}}
+        head = {"url": push_service.base, "id": name, "run": {"name": name, "config": config}}
         record = {"kind": "metrics", "values": {"reward": 1.0}, "step": 1}
         (tmp_path / f"{'d' * 32}.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(record)}\n")
-        assert [reason for _, reason in grpolab.send_left(tmp_path, token, lab.base)] == [""]
+        assert [reason for _, reason in grpolab.send_left(tmp_path, token, push_service.base)] == [""]
     else:
-        run = grpolab.init(lab.base, token, id=name, config=config)
+        run = grpolab.init(push_service.base, token, id=name, config=config)
         run.log({"reward": 1}, step=1)
         assert run.finish(seconds=5)
-    assert steps_of(lab, run_by_name(lab, name)) == {1: 1.0}
+    assert fetch_values_by_step(push_service, run_by_name(push_service, name)) == {1: 1.0}
     output = capsys.readouterr().err
     assert output.count("config: expected at most 400,000 bytes of JSON, got 500,013: it is left out") == 1
     assert "refuse" not in output
@@ -184,7 +190,7 @@ def test_a_config_with_too_many_values_is_dropped_and_the_run_arrives(
 
 @pytest.mark.parametrize("records", [1, 3])
 def test_a_refused_run_is_sent_again_after_a_pause_with_all_records(
-    grpolab, lab, token, monkeypatch, capsys, records
+    grpolab, push_service, token, monkeypatch, capsys, records
 ):
     post, posts = grpolab._Service._post, []
 
@@ -195,8 +201,8 @@ def test_a_refused_run_is_sent_again_after_a_pause_with_all_records(
     monkeypatch.setattr(grpolab._Service, "_post", count_and_post)
     monkeypatch.setattr(grpolab, "MAX_PAUSE_SECONDS", 0.5)
     name = f"refused-{records}"
-    run = grpolab.init(lab.base, token, id=name, name=name, origin="nobody")
-    pauses = pauses_of(run, monkeypatch)
+    run = grpolab.init(push_service.base, token, id=name, name=name, origin="nobody")
+    pauses = record_pauses(run, monkeypatch)
     for step in range(1, records + 1):
         run.log({"reward": step}, step=step)
     wait_for(lambda: len(pauses) >= 3)
@@ -207,7 +213,9 @@ def test_a_refused_run_is_sent_again_after_a_pause_with_all_records(
     assert "left out" not in output
     run._spools[0].head["run"]["origin"] = "script"
     assert run.finish()
-    assert steps_of(lab, run_by_name(lab, name)) == {step: float(step) for step in range(1, records + 1)}
+    assert fetch_values_by_step(push_service, run_by_name(push_service, name)) == {
+        step: float(step) for step in range(1, records + 1)
+    }
 
 
 def test_a_refusal_that_persists_without_the_record_does_not_blame_it(grpolab, run, monkeypatch):
@@ -219,7 +227,7 @@ def test_a_refusal_that_persists_without_the_record_does_not_blame_it(grpolab, r
 
     monkeypatch.setattr(grpolab._Service, "_post", refuse)
     monkeypatch.setattr(grpolab, "MAX_PAUSE_SECONDS", 0.5)
-    pauses = pauses_of(run, monkeypatch)
+    pauses = record_pauses(run, monkeypatch)
     run.log({"reward": 1}, step=1)
     wait_for(lambda: pauses.count(0.5) >= 3)
     assert posts[-1] == [b"null"]
@@ -234,7 +242,9 @@ def test_a_refusal_that_persists_without_the_record_does_not_blame_it(grpolab, r
         (VIEWER_TOKEN, "(403): viewers cannot push runs"),
     ],
 )
-def test_a_wrong_token_prints_a_sentence_and_loses_no_data(grpolab, lab, token, tmp_path, wrong, sentence):
+def test_a_wrong_token_prints_a_sentence_and_loses_no_data(
+    grpolab, push_service, token, tmp_path, wrong, sentence
+):
     name = f"token-{len(sentence)}"
     body = """
 for step in range(1, 6):
@@ -243,22 +253,24 @@ while not run._service._told:
     time.sleep(.02)
 assert not run.finish(seconds=2)
 """
-    process = start_script(lab.base, wrong, tmp_path, name, body, stderr=subprocess.PIPE)
+    process = start_script(push_service.base, wrong, tmp_path, name, body, stderr=subprocess.PIPE)
     output = process.communicate(timeout=60)[1]
     assert process.returncode == 0
     assert output.count(sentence) == 1
     assert wrong not in output
-    assert run_by_name(lab, name) is None
-    assert [reason for _, reason in grpolab.send_left(tmp_path / "grpolab", token, lab.base)] == [""]
-    assert steps_of(lab, run_by_name(lab, name)) == {step: float(step) for step in range(1, 6)}
-    assert run_by_name(lab, name)["status"] == "finished"
+    assert run_by_name(push_service, name) is None
+    assert [reason for _, reason in grpolab.send_left(tmp_path / "grpolab", token, push_service.base)] == [""]
+    assert fetch_values_by_step(push_service, run_by_name(push_service, name)) == {
+        step: float(step) for step in range(1, 6)
+    }
+    assert run_by_name(push_service, name)["status"] == "finished"
     assert files(tmp_path) == []
 
 
-def test_a_script_with_the_same_id_first_sends_leftover_records(grpolab, lab, token, tmp_path):
+def test_a_script_with_the_same_id_first_sends_leftover_records(grpolab, push_service, token, tmp_path):
     body = "for step in range(1, 8): run.log({'reward': step}, step=step)\nos._exit(0)"
     start_script("http://127.0.0.1:9", token, tmp_path, "same-id", body, stderr=subprocess.DEVNULL).wait(60)
-    second_run = grpolab.init(lab.base, token, id="same-id", name="same-id")
+    second_run = grpolab.init(push_service.base, token, id="same-id", name="same-id")
     for step in range(5, 10):
         second_run.log({"reward": -step}, step=step)
     assert second_run.finish()
@@ -266,20 +278,20 @@ def test_a_script_with_the_same_id_first_sends_leftover_records(grpolab, lab, to
         **{step: float(step) for step in range(1, 5)},
         **{step: -float(step) for step in range(5, 10)},
     }
-    assert steps_of(lab, run_by_name(lab, "same-id")) == expected
+    assert fetch_values_by_step(push_service, run_by_name(push_service, "same-id")) == expected
 
 
-def test_the_script_learns_of_the_stop_button(run, lab):
+def test_the_script_learns_of_the_stop_button(run, push_service):
     run.log({"reward": 1}, step=1)
-    stored_run = wait_for(lambda: run_by_name(lab, run.id))
-    lab.client.post(f"/runs/{stored_run['id']}/stop")
+    stored_run = wait_for(lambda: run_by_name(push_service, run.id))
+    push_service.client.post(f"/runs/{stored_run['id']}/stop")
     run.log({"reward": 1}, step=2)
     wait_for(run.should_stop)
     assert run.finish("stopped")
-    assert run_by_name(lab, run.id)["status"] == "stopped"
+    assert run_by_name(push_service, run.id)["status"] == "stopped"
 
 
-def test_a_long_file_is_replaced_once_it_is_stored(grpolab, run, lab, tmp_path, monkeypatch):
+def test_a_long_file_is_replaced_once_it_is_stored(grpolab, run, push_service, tmp_path, monkeypatch):
     monkeypatch.setattr(grpolab, "FILE_BYTES", 2_000)
     generations = set()
     for step in range(1, 60):
@@ -288,11 +300,15 @@ def test_a_long_file_is_replaced_once_it_is_stored(grpolab, run, lab, tmp_path, 
         time.sleep(0.02)
     assert run.finish()
     assert len(generations) > 1
-    assert steps_of(lab, run_by_name(lab, run.id)) == {step: float(step) for step in range(1, 60)}
+    assert fetch_values_by_step(push_service, run_by_name(push_service, run.id)) == {
+        step: float(step) for step in range(1, 60)
+    }
     assert files(tmp_path) == []
 
 
-def test_a_full_disk_keeps_records_in_memory_until_there_is_room(grpolab, run, lab, monkeypatch, capsys):
+def test_a_full_disk_keeps_records_in_memory_until_there_is_room(
+    grpolab, run, push_service, monkeypatch, capsys
+):
     real_write, is_full = os.write, [True]
 
     def write(descriptor, data):
@@ -309,7 +325,9 @@ def test_a_full_disk_keeps_records_in_memory_until_there_is_room(grpolab, run, l
     is_full[0] = False
     run.log({"reward": 6}, step=6)
     assert run.finish()
-    assert steps_of(lab, run_by_name(lab, run.id)) == {step: float(step) for step in range(1, 7)}
+    assert fetch_values_by_step(push_service, run_by_name(push_service, run.id)) == {
+        step: float(step) for step in range(1, 7)
+    }
     assert capsys.readouterr().err.count("records wait in memory") == 1
 
 
@@ -362,30 +380,32 @@ def test_files_of_other_users_are_ignored(grpolab, tmp_path):
 
 
 def test_the_token_is_never_sent_to_an_address_from_a_file(
-    grpolab, lab, token, tmp_path, monkeypatch, capsys
+    grpolab, push_service, token, tmp_path, monkeypatch, capsys
 ):
     start_script("http://127.0.0.1:9", token, tmp_path, "left", "run.log({'kl': 1}); os._exit(0)").wait(60)
-    monkeypatch.setenv("GRPOLAB_URL", lab.base)
+    monkeypatch.setenv("GRPOLAB_URL", push_service.base)
     monkeypatch.setenv("GRPOLAB_TOKEN", token)
     monkeypatch.setattr(sys, "argv", ["grpolab.py", "send", "grpolab"])
     assert grpolab.main() == 1
     assert "is for http://127.0.0.1:9: send it there, or elsewhere, with --url" in capsys.readouterr().out
-    assert run_by_name(lab, "left") is None
-    monkeypatch.setattr(sys, "argv", ["grpolab.py", "send", "--url", lab.base, "grpolab"])
+    assert run_by_name(push_service, "left") is None
+    monkeypatch.setattr(sys, "argv", ["grpolab.py", "send", "--url", push_service.base, "grpolab"])
     assert grpolab.main() == 0
-    assert run_by_name(lab, "left")["last_step"] == 1
+    assert run_by_name(push_service, "left")["last_step"] == 1
 
 
-def test_a_run_in_the_trash_stops_its_script_and_accepts_nothing(run, lab, tmp_path, capsys):
+def test_a_run_in_the_trash_stops_its_script_and_accepts_nothing(run, push_service, tmp_path, capsys):
     run.log({"reward": 1}, step=1)
-    stored_run = wait_for(lambda: (stored := run_by_name(lab, run.id)) and stored["last_step"] and stored)
-    lab.client.delete(f"/runs/{stored_run['id']}").raise_for_status()
+    stored_run = wait_for(
+        lambda: (stored := run_by_name(push_service, run.id)) and stored["last_step"] and stored
+    )
+    push_service.client.delete(f"/runs/{stored_run['id']}").raise_for_status()
     run.log({"reward": 2}, step=2)
     wait_for(run.should_stop)
     run.log({"reward": 3}, step=3)
     assert not run.finish("stopped", seconds=5)
     assert capsys.readouterr().err.count("this run is in the trash") == 1
-    assert lab.get(f"/runs/{stored_run['id']}")["last_step"] == 1
+    assert push_service.get(f"/runs/{stored_run['id']}")["last_step"] == 1
     assert len(files(tmp_path)) == 1  # in case the run is restored
 
 
@@ -400,14 +420,14 @@ def test_an_endless_config_is_dropped(grpolab, tmp_path, capsys):
     run.finish(seconds=0)
 
 
-def test_a_batch_holds_at_most_as_many_values_as_the_service_accepts(grpolab, run, lab, monkeypatch):
+def test_a_batch_holds_at_most_as_many_values_as_the_service_accepts(grpolab, run, push_service, monkeypatch):
     monkeypatch.setattr(grpolab, "MAX_BATCH_VALUES", 10)
     for step in range(1, 20):
         run.log({"reward": 1, "kl": 2, "loss": 3}, step=step)
     lines = run._spools[-1].next_lines()
     assert 1 <= len(lines) <= 3
     assert run.finish()
-    assert sorted(steps_of(lab, run_by_name(lab, run.id))) == list(range(1, 20))
+    assert sorted(fetch_values_by_step(push_service, run_by_name(push_service, run.id))) == list(range(1, 20))
 
 
 SCRIPT = """
@@ -425,7 +445,7 @@ def start_script(url, token, directory, id, body, **kwargs):
     return subprocess.Popen([sys.executable, "-c", code], cwd=directory, text=True, **kwargs)
 
 
-def test_a_killed_client_loses_nothing_and_its_run_continues(lab, token, tmp_path):
+def test_a_killed_client_loses_nothing_and_its_run_continues(push_service, token, tmp_path):
     endless = """
 for step in range(1, 10**9):
     run.log({'reward': step}, step=step)
@@ -433,7 +453,9 @@ for step in range(1, 10**9):
     time.sleep(.005)
 """
     logged_count = 0
-    with start_script(lab.base, token, tmp_path, "killed", endless, stdout=subprocess.PIPE) as process:
+    with start_script(
+        push_service.base, token, tmp_path, "killed", endless, stdout=subprocess.PIPE
+    ) as process:
         while logged_count < 300:
             logged_count = int(process.stdout.readline())
         process.kill()
@@ -445,13 +467,13 @@ for step in range({logged_count - 20}, {logged_count + 20}):
     run.log({{'reward': -step}}, step=step)
 run.finish()
 """
-    assert start_script(lab.base, token, tmp_path, "killed", body).wait(60) == 0
-    stored_run = run_by_name(lab, "killed")
-    values = steps_of(lab, stored_run)
+    assert start_script(push_service.base, token, tmp_path, "killed", body).wait(60) == 0
+    stored_run = run_by_name(push_service, "killed")
+    values = fetch_values_by_step(push_service, stored_run)
     assert {step: metric_value for step, metric_value in values.items() if step < logged_count - 20} == {
         step: float(step) for step in values if step < logged_count - 20
     }
-    with lab.sessions() as session:
+    with push_service.sessions() as session:
         assert len(stored_points(session, stored_run["id"])) == logged_count + 19
     assert (stored_run["status"], stored_run["last_step"]) == ("finished", logged_count + 19)
     assert files(tmp_path) == []
@@ -466,14 +488,14 @@ run.finish()
         ("with run: raise ValueError('inside')", "failed", "ValueError: inside"),
     ],
 )
-def test_a_script_that_ends_without_finish_ends_its_run(lab, token, tmp_path, body, status, reason):
+def test_a_script_that_ends_without_finish_ends_its_run(push_service, token, tmp_path, body, status, reason):
     name = f"end-{status}-{len(body)}"
-    start_script(lab.base, token, tmp_path, name, body, stderr=subprocess.DEVNULL).wait(60)
-    stored_run = run_by_name(lab, name)
+    start_script(push_service.base, token, tmp_path, name, body, stderr=subprocess.DEVNULL).wait(60)
+    stored_run = run_by_name(push_service, name)
     assert (stored_run["status"], stored_run["reason"]) == (status, reason)
 
 
-def test_a_forked_process_can_log(lab, token, tmp_path):
+def test_a_forked_process_can_log(push_service, token, tmp_path):
     body = """
 run.log({'reward': 1}, step=1)
 def child():
@@ -487,14 +509,17 @@ other.join()
 run.log({'reward': 3}, step=3)
 run.finish()
 """
-    assert start_script(lab.base, token, tmp_path, "forked", body).wait(60) == 0
-    stored_run = run_by_name(lab, "forked")
-    assert (stored_run["status"], steps_of(lab, stored_run)) == ("finished", {1: 1.0, 3: 3.0})
-    assert steps_of(lab, stored_run, "kl/k3") == {2: 2.0}
+    assert start_script(push_service.base, token, tmp_path, "forked", body).wait(60) == 0
+    stored_run = run_by_name(push_service, "forked")
+    assert (stored_run["status"], fetch_values_by_step(push_service, stored_run)) == (
+        "finished",
+        {1: 1.0, 3: 3.0},
+    )
+    assert fetch_values_by_step(push_service, stored_run, "kl/k3") == {2: 2.0}
 
 
-def test_the_client_is_downloaded_with_one_command_and_without_a_token(lab, tmp_path):
-    response = httpx.get(f"{lab.base}/grpolab.py")
+def test_the_client_is_downloaded_with_one_command_and_without_a_token(push_service, tmp_path):
+    response = httpx.get(f"{push_service.base}/grpolab.py")
     assert (response.status_code, response.content) == (200, CLIENT.read_bytes())
     assert response.headers["content-type"].startswith("text/x-python")
 
@@ -526,12 +551,12 @@ def fake_verl():
     return {"verl": types.ModuleType("verl"), "verl.utils": utils, "verl.utils.tracking": tracking}
 
 
-def test_every_verl_tracking_also_pushes_and_its_loggers_still_run(grpolab, lab, token, monkeypatch):
+def test_every_verl_tracking_also_pushes_and_its_loggers_still_run(grpolab, push_service, token, monkeypatch):
     modules = fake_verl()
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     tracking: Any = modules["verl.utils.tracking"]
-    grpolab.add_to_verl(url=lab.base, token=token, id="from-verl")
+    grpolab.add_to_verl(url=push_service.base, token=token, id="from-verl")
     pushed_tracking = tracking.Tracking(
         "project", "from-verl", default_backend=["console"], config={"lr": 1e-6}
     )
@@ -541,31 +566,31 @@ def test_every_verl_tracking_also_pushes_and_its_loggers_still_run(grpolab, lab,
     validation.log(["console"], [["1+1=", "2", 1.0], ["1+2=", "4", 0.0]], 2)
     assert (len(pushed_tracking.own), validation.seen[2]) == (2, 2)
     pushed_tracking.logger["grpolab"].finish()
-    stored_run = run_by_name(lab, "from-verl")
+    stored_run = run_by_name(push_service, "from-verl")
     assert (stored_run["status"], stored_run["origin"], stored_run["experiment_name"]) == (
         "finished",
         "verl",
         "project",
     )
-    assert lab.get(f"/runs/{stored_run['id']}")["config"] == {"lr": 1e-6}
-    assert steps_of(lab, stored_run) == {1: 0.25, 2: 0.5}
-    groups = lab.get("/rollouts", run=stored_run["id"], kind="eval")["items"]
+    assert push_service.get(f"/runs/{stored_run['id']}")["config"] == {"lr": 1e-6}
+    assert fetch_values_by_step(push_service, stored_run) == {1: 0.25, 2: 0.5}
+    groups = push_service.get("/rollouts", run=stored_run["id"], kind="eval")["items"]
     assert [(group["prompt"], group["completions"][0]["text"], group["reward_mean"]) for group in groups] == [
         ("1+1=", "2", 1.0),
         ("1+2=", "4", 0.0),
     ]
 
 
-def test_the_callback_continues_in_a_second_training_and_an_evaluation(grpolab, lab, token):
-    callback = grpolab.GRPOLabCallback(lab.base, token, id="twice", name="twice", completions=0)
+def test_the_callback_continues_in_a_second_training_and_an_evaluation(grpolab, push_service, token):
+    callback = grpolab.GRPOLabCallback(push_service.base, token, id="twice", name="twice", completions=0)
     args = types.SimpleNamespace(
         run_name="", to_dict=dict, seed=0, world_size=1, device="cpu", logging_dir="", output_dir=""
     )
     state = types.SimpleNamespace(is_world_process_zero=True, max_steps=4, global_step=0)
 
-    def train(until):
+    def train(last_step):
         callback.on_train_begin(args, state, None)
-        while state.global_step < until:
+        while state.global_step < last_step:
             state.global_step += 1
             callback.on_step_end(args, state, types.SimpleNamespace(should_training_stop=False))
             callback.on_log(args, state, None, {"reward": float(state.global_step)})
@@ -575,7 +600,7 @@ def test_the_callback_continues_in_a_second_training_and_an_evaluation(grpolab, 
     train(4)
     callback.on_log(args, state, None, {"eval_accuracy": 0.5})
     callback.on_evaluate(args, state, None)
-    stored_run = run_by_name(lab, "twice")
+    stored_run = run_by_name(push_service, "twice")
     assert stored_run["status"] == "finished"
-    assert steps_of(lab, stored_run) == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
-    assert steps_of(lab, stored_run, "eval/accuracy") == {4: 0.5}
+    assert fetch_values_by_step(push_service, stored_run) == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
+    assert fetch_values_by_step(push_service, stored_run, "eval/accuracy") == {4: 0.5}

@@ -14,9 +14,9 @@ from backend.experiments.matrix.inference import (
 )
 
 
-def contrast(of_variant, base, looks):
+def contrast(variant_values, base_values, looks):
     """Return the difference, and fail if there is none."""
-    return inference.contrast(of_variant, base, looks)
+    return inference.contrast(variant_values, base_values, looks)
 
 
 def seeds_needed(current, alpha):

@@ -15,8 +15,8 @@ def area(values, last_step):
     return readings.mean_height(values, last_step)
 
 
-def curve(values, *, every=1):
-    steps = np.arange(1, len(values) + 1) * every
+def curve(values, *, step_interval=1):
+    steps = np.arange(1, len(values) + 1) * step_interval
     return Curve(steps, steps.astype(float), np.array(values, float))
 
 
@@ -34,7 +34,7 @@ def test_the_area_is_the_mean_height():
 
 
 def test_a_threshold_that_is_not_reached_has_no_value():
-    accuracy = curve([0.1, 0.5, 0.6], every=5)
+    accuracy = curve([0.1, 0.5, 0.6], step_interval=5)
     assert threshold_position(accuracy, accuracy.x, 0.5, "up", is_evaluation=True) == 10
     assert threshold_position(accuracy, accuracy.x, 0.7, "up", is_evaluation=True) is None
     assert threshold_position(accuracy, accuracy.x, 0.1, "down", is_evaluation=True) == 5

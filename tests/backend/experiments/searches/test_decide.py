@@ -57,12 +57,12 @@ def search(seeds=(0, 1, 2, 3)):
     return SearchRow("e", "s", "finished", 0, {}, {"name": "grpo"}, sweep, seeds, {})
 
 
-def finalist(number, first, further):
+def finalist(number, first, other_values):
     name = f"c{number}"
     first_run = RunRow(f"{name}-0", name, name, 0, "finished", 40, reports={40: first})
     additional_runs = [
         RunRow(f"{name}-{seed}", name, name, seed, "finished", 40, reports={40: value})
-        for seed, value in enumerate(further, start=1)
+        for seed, value in enumerate(other_values, start=1)
     ]
     return TrialRow(number, (number,), name, first_run, chosen=True), [first_run, *additional_runs]
 

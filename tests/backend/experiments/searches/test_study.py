@@ -29,13 +29,18 @@ def test_the_position_of_a_value_maps_back_to_it(text, share):
         return
     given_range = axis.range
     count = given_range.count
-    axis_value = given_range.at(int(share * (count - 1))) if count else given_range.value(share)
-    position = given_range.place(axis_value)
+    axis_value = given_range.value_at(int(share * (count - 1))) if count else given_range.value(share)
+    position = given_range.find_position(axis_value)
     assert position is not None
-    assert (given_range.at(int(position)) if count else given_range.value(position)) == pytest.approx(
+    assert (given_range.value_at(int(position)) if count else given_range.value(position)) == pytest.approx(
         axis_value
     )
-    assert given_range.place(1e9) is given_range.place("x") is given_range.place(True) is None
+    assert (
+        given_range.find_position(1e9)
+        is given_range.find_position("x")
+        is given_range.find_position(True)
+        is None
+    )
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])

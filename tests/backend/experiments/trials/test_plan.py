@@ -6,14 +6,14 @@ from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.log import Log
 from backend.config.merge import nest_paths
 from backend.experiments.trials.plan import default_arms, first_alarm, last_healthy
-from tests.backend.analysis.diagnosis.logs import broken, healthy
+from tests.backend.analysis.diagnosis.logs import change_series, healthy
 
 CONFIG = {"optimizer": {"lr": 3e-4}}
 
 
 def collapsed_diagnosis():
-    log = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
-    log = broken(log, 75, reward__accuracy=lambda values: values * 0.05)
+    log = change_series(healthy(), 70, policy__entropy=lambda values: values * 4)
+    log = change_series(log, 75, reward__accuracy=lambda values: values * 0.05)
     return Log(log.series, CONFIG)
 
 
@@ -33,7 +33,7 @@ def test_the_alarm_is_the_first_step_at_which_the_log_so_far_has_a_bad_verdict()
 
 def test_a_run_that_never_learned_has_its_alarm_at_its_end():
     flat_series = healthy().series | {
-        "reward/accuracy": broken(healthy(), 0, reward__accuracy=lambda v: v * 0 + 0.2).series[
+        "reward/accuracy": change_series(healthy(), 0, reward__accuracy=lambda v: v * 0 + 0.2).series[
             "reward/accuracy"
         ]
     }

@@ -27,11 +27,11 @@ SAME_SITE_NAVIGATION = {
 }
 
 
-def ticket_of(settings, role=Role.OPERATOR):
+def make_ticket(settings, role=Role.OPERATOR):
     return login_link(settings, role).partition("?token=")[2]
 
 
-def role_of(client):
+def fetch_role(client):
     response = client.get("/api/v1/session")
     return response.json()["role"] if response.status_code == 200 else None
 
@@ -53,16 +53,16 @@ def browsers(sqlite_url, settings):
 
 @pytest.mark.parametrize("headers", [CROSS_SITE_IMAGE, CROSS_SITE_FRAME, SAME_SITE_NAVIGATION])
 def test_an_image_on_another_site_uses_up_no_link_and_no_attempt(stranger, settings, headers):
-    ticket = ticket_of(settings)
+    ticket = make_ticket(settings)
     for token in [ticket, *["x"] * 20]:
         assert stranger.get(f"/?token={token}", headers=headers).status_code == 403
     assert stranger.get("/?token=x").status_code == 401
     assert stranger.get(f"/?token={ticket}").status_code == 303
-    assert role_of(stranger) == "operator"
+    assert fetch_role(stranger) == "operator"
 
 
 def test_a_link_on_another_site_asks_for_confirmation_before_login(stranger, settings):
-    ticket = ticket_of(settings, Role.VIEWER)
+    ticket = make_ticket(settings, Role.VIEWER)
     for _ in range(20):
         page = stranger.get(f"/run/abc?x=1&token={ticket}", headers=CROSS_SITE_NAVIGATION)
         assert (page.status_code, "Another site sent you to this" in page.text) == (200, True)
@@ -71,7 +71,7 @@ def test_a_link_on_another_site_asks_for_confirmation_before_login(stranger, set
     assert stranger.post("/login", data=form, headers=CROSS_SITE_NAVIGATION).status_code == 403
     response = stranger.post("/login", data=form, headers=SAME_ORIGIN)
     assert (response.status_code, response.headers["location"]) == (303, "/run/abc?x=1")
-    assert role_of(stranger) == "viewer"
+    assert fetch_role(stranger) == "viewer"
 
 
 def test_the_confirmation_page_contains_nothing_executable(stranger):
@@ -83,7 +83,7 @@ def test_the_confirmation_page_contains_nothing_executable(stranger):
     "path", ["//evil.example", "/\\evil.example", "/\t/evil.example", "https://evil.example", "\r\n/x"]
 )
 def test_a_form_never_leads_to_another_site(stranger, settings, path):
-    form = {"ticket": ticket_of(settings), "path": path}
+    form = {"ticket": make_ticket(settings), "path": path}
     location = stranger.post("/login", data=form, headers=SAME_ORIGIN).headers["location"]
     assert location.startswith("/")
     assert not location.startswith(("//", "/\\"))
@@ -101,43 +101,43 @@ def test_only_failures_count_and_links_are_counted_separately_from_tokens(strang
     ]
     assert failures == [401] * 5 + [429]
     assert stranger.post("/login", data={"token": "secret"}, headers=SAME_ORIGIN).status_code == 429
-    assert stranger.get(f"/?token={ticket_of(settings)}").status_code == 303
+    assert stranger.get(f"/?token={make_ticket(settings)}").status_code == 303
 
 
 def test_head_does_not_redeem_a_link(stranger, settings):
-    ticket = ticket_of(settings)
+    ticket = make_ticket(settings)
     response = stranger.head(f"/?token={ticket}")
     assert (response.status_code, "set-cookie" in response.headers) == (401, False)
     assert stranger.get(f"/?token={ticket}").status_code == 303
 
 
 def test_a_viewers_link_asks_an_operator_before_it_replaces_the_session(stranger, settings):
-    stranger.get(f"/?token={ticket_of(settings)}")
-    ticket = ticket_of(settings, Role.VIEWER)
+    stranger.get(f"/?token={make_ticket(settings)}")
+    ticket = make_ticket(settings, Role.VIEWER)
     page = stranger.get(f"/runs?token={ticket}")
     assert (page.status_code, "You are logged in as the operator" in page.text) == (200, True)
-    assert role_of(stranger) == "operator"
+    assert fetch_role(stranger) == "operator"
     stranger.post("/login", data={"ticket": ticket, "path": "/runs"}, headers=SAME_ORIGIN)
-    assert role_of(stranger) == "viewer"
+    assert fetch_role(stranger) == "viewer"
 
 
 def test_an_operators_link_makes_a_viewer_an_operator_and_ends_the_old_session(stranger, settings):
-    stranger.get(f"/?token={ticket_of(settings, Role.VIEWER)}")
+    stranger.get(f"/?token={make_ticket(settings, Role.VIEWER)}")
     viewer_cookies = dict(stranger.cookies)
-    stranger.get(f"/?token={ticket_of(settings)}")
-    assert role_of(stranger) == "operator"
+    stranger.get(f"/?token={make_ticket(settings)}")
+    assert fetch_role(stranger) == "operator"
     stranger.cookies.clear()
     stranger.cookies.update(viewer_cookies)
-    assert role_of(stranger) is None
+    assert fetch_role(stranger) is None
 
 
 def test_logging_out_ends_the_session_in_addition_to_the_cookie(stranger, settings):
-    stranger.get(f"/?token={ticket_of(settings)}")
+    stranger.get(f"/?token={make_ticket(settings)}")
     cookies = dict(stranger.cookies)
     response = stranger.delete("/api/v1/session", headers=SAME_ORIGIN)
     assert (response.status_code, stranger.cookies.get(cookie_name(settings))) == (200, None)
     stranger.cookies.update(cookies)
-    assert role_of(stranger) is None
+    assert fetch_role(stranger) is None
 
 
 def test_an_operator_manages_every_session_and_a_viewer_only_their_own(browsers):
@@ -157,7 +157,7 @@ def test_an_operator_manages_every_session_and_a_viewer_only_their_own(browsers)
     assert viewer("GET", "/api/v1/session").status_code == 401
 
 
-def ask(sessions, login):
+def is_open(sessions, login):
     return anyio.run(sessions.open_one, [login]) is not None
 
 
@@ -171,37 +171,37 @@ def row(settings, database):
 
 
 def test_a_signed_cookie_without_a_row_opens_nothing(settings, database):
-    assert not ask(BrowserSessions(database.sessions), new_cookie(settings, Role.OPERATOR)[1])
+    assert not is_open(BrowserSessions(database.sessions), new_cookie(settings, Role.OPERATOR)[1])
 
 
 def test_another_process_notices_the_end_of_a_session_within_seconds(database, row, monkeypatch):
     first_process, second_process = BrowserSessions(database.sessions), BrowserSessions(database.sessions)
-    assert ask(second_process, row)
+    assert is_open(second_process, row)
     assert first_process.end(row.id)
-    assert not ask(first_process, row)
+    assert not is_open(first_process, row)
     monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
-    assert not ask(second_process, row)
+    assert not is_open(second_process, row)
 
 
 def test_during_a_database_outage_active_sessions_stay_and_ended_ones_do_not(
     database, row, settings, monkeypatch
 ):
     sessions = BrowserSessions(database.sessions)
-    assert ask(sessions, row)
+    assert is_open(sessions, row)
     ended_login = new_cookie(settings, Role.VIEWER)[1]
-    assert not ask(sessions, ended_login)
+    assert not is_open(sessions, ended_login)
 
     def fail_to_read(*_):
         raise OperationalError("SELECT", {}, OSError("away"))
 
     monkeypatch.setattr(module, "reading", fail_to_read)
     monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
-    assert ask(sessions, row)
-    assert not ask(sessions, ended_login)
+    assert is_open(sessions, row)
+    assert not is_open(sessions, ended_login)
 
 
 def test_during_a_database_outage_nobody_logs_in_and_the_link_stays_valid(stranger, settings, monkeypatch):
-    ticket = ticket_of(settings)
+    ticket = make_ticket(settings)
 
     def fail_to_write(*_):
         raise OperationalError("INSERT", {}, OSError("away"))

@@ -14,27 +14,29 @@ from backend.http.auth.permissions import PEOPLE, Role
 
 
 @pytest.fixture
-def fresh(state_dir):
+def new_settings(state_dir):
     """An installation whose operator has not chosen a token."""
     return Settings(state_dir=state_dir, port=8400)
 
 
-def ticket_of(settings, role=Role.OPERATOR):
+def make_ticket(settings, role=Role.OPERATOR):
     return access.login_link(settings, role).partition("?token=")[2]
 
 
-def test_the_token_is_made_once_and_is_private(fresh):
-    assert access.read_or_create_token(fresh, Role.OPERATOR) == access.read_or_create_token(
-        fresh, Role.OPERATOR
+def test_the_token_is_made_once_and_is_private(new_settings):
+    assert access.read_or_create_token(new_settings, Role.OPERATOR) == access.read_or_create_token(
+        new_settings, Role.OPERATOR
     )
-    assert len(access.read_or_create_token(fresh, Role.OPERATOR)) >= 43
-    assert stat.S_IMODE((fresh.state / "token").stat().st_mode) == 0o600
+    assert len(access.read_or_create_token(new_settings, Role.OPERATOR)) >= 43
+    assert stat.S_IMODE((new_settings.state / "token").stat().st_mode) == 0o600
 
 
-def test_processes_that_start_together_use_the_same_token(fresh):
+def test_processes_that_start_together_use_the_same_token(new_settings):
     tokens: list[str] = []
     threads = [
-        threading.Thread(target=lambda: tokens.append(access.read_or_create_token(fresh, Role.OPERATOR)))
+        threading.Thread(
+            target=lambda: tokens.append(access.read_or_create_token(new_settings, Role.OPERATOR))
+        )
         for _ in range(8)
     ]
     for thread in threads:
@@ -44,57 +46,57 @@ def test_processes_that_start_together_use_the_same_token(fresh):
     assert len(set(tokens)) == 1
 
 
-def test_a_link_works_once(fresh):
-    ticket = ticket_of(fresh)
-    assert access.redeem_link(fresh, ticket)
-    assert not access.redeem_link(fresh, ticket)
+def test_a_link_works_once(new_settings):
+    ticket = make_ticket(new_settings)
+    assert access.redeem_link(new_settings, ticket)
+    assert not access.redeem_link(new_settings, ticket)
 
 
-def test_a_link_expires_after_ten_minutes(fresh, monkeypatch):
-    ticket = ticket_of(fresh)
+def test_a_link_expires_after_ten_minutes(new_settings, monkeypatch):
+    ticket = make_ticket(new_settings)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 601)
-    assert not access.redeem_link(fresh, ticket)
+    assert not access.redeem_link(new_settings, ticket)
 
 
 @pytest.mark.parametrize(
     "change", [lambda t: t[:-1] + "x", lambda t: "9" + t[1:], lambda _: "", lambda _: "../../x"]
 )
-def test_a_link_that_was_changed_is_refused(fresh, change):
-    assert not access.redeem_link(fresh, change(ticket_of(fresh)))
+def test_a_link_that_was_changed_is_refused(new_settings, change):
+    assert not access.redeem_link(new_settings, change(make_ticket(new_settings)))
 
 
-def cookie_of(settings, role=Role.OPERATOR):
+def make_cookie(settings, role=Role.OPERATOR):
     return access.new_cookie(settings, role)[0]
 
 
 def test_a_new_token_invalidates_every_cookie_and_link(settings):
     with_other_token = settings.model_copy(update={"grpolab_token": "another"})
-    cookie = cookie_of(settings)
+    cookie = make_cookie(settings)
     assert access.parse_cookie(settings, cookie).role is Role.OPERATOR
     assert access.parse_cookie(with_other_token, cookie) is None
-    assert not access.redeem_link(with_other_token, ticket_of(settings))
+    assert not access.redeem_link(with_other_token, make_ticket(settings))
 
 
-def test_each_role_has_its_own_token_link_and_cookie(fresh):
-    assert access.read_or_create_token(fresh, Role.OPERATOR) != access.read_or_create_token(
-        fresh, Role.VIEWER
+def test_each_role_has_its_own_token_link_and_cookie(new_settings):
+    assert access.read_or_create_token(new_settings, Role.OPERATOR) != access.read_or_create_token(
+        new_settings, Role.VIEWER
     )
-    assert stat.S_IMODE((fresh.state / "viewer-token").stat().st_mode) == 0o600
+    assert stat.S_IMODE((new_settings.state / "viewer-token").stat().st_mode) == 0o600
     for role in PEOPLE:
-        assert access.token_role(fresh, access.read_or_create_token(fresh, role)) is role
-        assert access.parse_cookie(fresh, cookie_of(fresh, role)).role is role
-        assert access.redeem_link(fresh, ticket_of(fresh, role)) is role
+        assert access.token_role(new_settings, access.read_or_create_token(new_settings, role)) is role
+        assert access.parse_cookie(new_settings, make_cookie(new_settings, role)).role is role
+        assert access.redeem_link(new_settings, make_ticket(new_settings, role)) is role
 
 
 def test_a_new_viewer_token_invalidates_only_viewer_logins(settings):
     with_other_token = settings.model_copy(update={"grpolab_viewer_token": "another"})
-    assert access.parse_cookie(with_other_token, cookie_of(settings, Role.VIEWER)) is None
-    assert access.parse_cookie(with_other_token, cookie_of(settings)).role is Role.OPERATOR
+    assert access.parse_cookie(with_other_token, make_cookie(settings, Role.VIEWER)) is None
+    assert access.parse_cookie(with_other_token, make_cookie(settings)).role is Role.OPERATOR
 
 
 def test_a_cookie_expires_after_thirty_days_and_cannot_be_extended(settings, monkeypatch):
-    cookie = cookie_of(settings)
+    cookie = make_cookie(settings)
     ends_at, _, signature = cookie.partition(".")
     assert access.parse_cookie(settings, f"{int(ends_at) + 9}.{signature}") is None
     now = time.time()
@@ -102,11 +104,11 @@ def test_a_cookie_expires_after_thirty_days_and_cannot_be_extended(settings, mon
     assert access.parse_cookie(settings, cookie) is None
 
 
-def test_a_link_that_opened_nothing_can_be_used_again(fresh):
-    ticket = ticket_of(fresh)
-    assert access.redeem_link(fresh, ticket)
-    access.return_link(fresh, ticket)
-    assert access.redeem_link(fresh, ticket)
+def test_a_link_that_opened_nothing_can_be_used_again(new_settings):
+    ticket = make_ticket(new_settings)
+    assert access.redeem_link(new_settings, ticket)
+    access.return_link(new_settings, ticket)
+    assert access.redeem_link(new_settings, ticket)
 
 
 ODD_COOKIES = [
@@ -119,7 +121,7 @@ ODD_COOKIES = [
 
 @pytest.mark.parametrize("odd", ODD_COOKIES)
 def test_an_odd_cookie_of_another_program_does_not_hide_ours(settings, odd):
-    cookie = f"{access.cookie_name(settings)}={cookie_of(settings)}"
+    cookie = f"{access.cookie_name(settings)}={make_cookie(settings)}"
     for header in (f"{odd}; {cookie}", f"{cookie}; {odd}", f"{odd};{cookie};{odd}"):
         [login] = access.parse_cookies(settings, [header])
         assert login.role is Role.OPERATOR, header
@@ -128,7 +130,7 @@ def test_an_odd_cookie_of_another_program_does_not_hide_ours(settings, odd):
 def test_another_cookie_of_our_name_does_not_hide_ours(settings):
     name = access.cookie_name(settings)
     header = (
-        f"{name}=of-another-path; {name}={cookie_of(settings, Role.VIEWER)}; {name}={cookie_of(settings)}"
+        f"{name}=of-another-path; {name}={make_cookie(settings, Role.VIEWER)}; {name}={make_cookie(settings)}"
     )
     assert [login.role for login in access.parse_cookies(settings, [header, f"{name}=x"])] == [*PEOPLE]
     assert access.parse_cookies(settings, []) == []

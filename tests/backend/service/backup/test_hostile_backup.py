@@ -25,7 +25,7 @@ from tests.gate import first_in_gate
 
 
 @pytest.fixture
-def lab(settings, database):
+def installation(settings, database):
     """An installation with one run, its checkpoint and an upload."""
     installed_settings = settings.model_copy(update={"database_url": database.url})
     installed_settings.run_dir.mkdir(parents=True)
@@ -40,9 +40,9 @@ def lab(settings, database):
 
 
 @pytest.fixture
-def backup(lab, tmp_path):
+def backup(installation, tmp_path):
     """A valid backup of the installation, which tests then modify."""
-    save_backup(lab, tmp_path / "backup")
+    save_backup(installation, tmp_path / "backup")
     return tmp_path / "backup"
 
 
@@ -55,7 +55,7 @@ def outside(tmp_path):
     return path
 
 
-def snapshot_of(*directories):
+def take_snapshot(*directories):
     """Return every file and link below these paths with its content, except databases.
 
     Databases are compared by their rows elsewhere."""
@@ -67,29 +67,29 @@ def snapshot_of(*directories):
     }
 
 
-def plant(backup, name, content, *, beside=None):
+def add_file(backup, name, content, *, content_path=None):
     """List a file in the manifest as if it had been saved, with its content in `content_path`."""
     manifest = json.loads((backup / MANIFEST).read_text())
     manifest["files"][name] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
     (backup / MANIFEST).write_text(json.dumps(manifest))
     with suppress(OSError, ValueError):
-        path = backup / (beside or name)
+        path = backup / (content_path or name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
 
-def assert_refused(lab, backup, phrase, *, among=()):
-    snapshot_before = snapshot_of(lab.state, lab.datasets_dir, *among)
-    engine = open_engine(lab.effective_database_url, pool_size=1)
+def assert_refused(installation, backup, phrase, *, among=()):
+    snapshot_before = take_snapshot(installation.state, installation.datasets_dir, *among)
+    engine = open_engine(installation.effective_database_url, pool_size=1)
     with open_sessions(engine)() as session:
         runs = session.scalars(select(Run.name)).all()
     engine.dispose()
     with pytest.raises(BadBackup, match=phrase) as error_info:
-        restore_backup(lab, backup, overwrite=True)
+        restore_backup(installation, backup, overwrite=True)
     assert "\n" not in error_info.value.detail
-    assert snapshot_of(lab.state, lab.datasets_dir, *among) == snapshot_before
-    assert not restore_mark(lab).exists()
-    check_database(lab)
+    assert take_snapshot(installation.state, installation.datasets_dir, *among) == snapshot_before
+    assert not restore_mark(installation).exists()
+    check_database(installation)
     with open_sessions(engine)() as session:
         assert session.scalars(select(Run.name)).all() == runs
     engine.dispose()
@@ -135,58 +135,65 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", first_in_gate(8, NAMES))
-def test_a_name_that_leaves_its_directory_is_refused(lab, backup, outside, name):
-    plant(backup, name.format(outside=outside), b"evil", beside="runs/run/s1/evil")
+def test_a_name_that_leaves_its_directory_is_refused(installation, backup, outside, name):
+    add_file(backup, name.format(outside=outside), b"evil", content_path="runs/run/s1/evil")
     with pytest.raises(BadBackup):
-        restore_backup(lab, backup, overwrite=True)
+        restore_backup(installation, backup, overwrite=True)
     (backup / "runs/run/s1/evil").unlink(missing_ok=True)
     assert_refused(
-        lab, backup, "the backup (names|has|contains)|is incomplete|cannot be read", among=[outside.parent]
+        installation,
+        backup,
+        "the backup (names|has|contains)|is incomplete|cannot be read",
+        among=[outside.parent],
     )
     assert outside.read_text() == "precious"
 
 
 @pytest.mark.parametrize("position", ["file", "parent", "top", "fifo"])
-def test_a_link_or_a_pipe_in_a_backup_is_not_followed(lab, backup, outside, position):
+def test_a_link_or_a_pipe_in_a_backup_is_not_followed(installation, backup, outside, position):
     content = outside.read_bytes()
     if position == "file":
-        plant(backup, "runs/r/s1/model", content)
+        add_file(backup, "runs/r/s1/model", content)
         (backup / "runs/r/s1/model").unlink()
         (backup / "runs/r/s1/model").symlink_to(outside)
     elif position == "parent":
-        plant(backup, "runs/r/s1/precious", content)
+        add_file(backup, "runs/r/s1/precious", content)
         shutil.rmtree(backup / "runs/r/s1")
         (backup / "runs/r/s1").symlink_to(outside.parent)
     elif position == "top":
         (backup / "uploads").rename(outside.parent / "uploads")
         (backup / "uploads").symlink_to(outside.parent / "uploads")
     else:
-        plant(backup, "runs/r/s1/model", b"")
+        add_file(backup, "runs/r/s1/model", b"")
         (backup / "runs/r/s1/model").unlink()
         os.mkfifo(backup / "runs/r/s1/model")
-    assert_refused(lab, backup, "is incomplete", among=[outside.parent])
+    assert_refused(installation, backup, "is incomplete", among=[outside.parent])
 
 
-def test_existing_files_are_not_overwritten_and_links_in_the_target_not_followed(lab, backup, outside):
-    plant(backup, "uploads/new.jsonl", b"evil")
-    (lab.datasets_dir / "uploads" / "abc.jsonl").unlink()  # the file in the backup is a hard link to it
-    (lab.datasets_dir / "uploads" / "abc.jsonl").write_text("of this installation")
-    (lab.datasets_dir / "uploads" / "new.jsonl").symlink_to(outside.parent / "dangling")
-    restore_backup(lab, backup, overwrite=True)
-    assert (lab.datasets_dir / "uploads" / "abc.jsonl").read_text() == "of this installation"
+def test_existing_files_are_not_overwritten_and_links_in_the_target_not_followed(
+    installation, backup, outside
+):
+    add_file(backup, "uploads/new.jsonl", b"evil")
+    (
+        installation.datasets_dir / "uploads" / "abc.jsonl"
+    ).unlink()  # the file in the backup is a hard link to it
+    (installation.datasets_dir / "uploads" / "abc.jsonl").write_text("of this installation")
+    (installation.datasets_dir / "uploads" / "new.jsonl").symlink_to(outside.parent / "dangling")
+    restore_backup(installation, backup, overwrite=True)
+    assert (installation.datasets_dir / "uploads" / "abc.jsonl").read_text() == "of this installation"
     assert [path.name for path in outside.parent.iterdir()] == ["precious"]
-    shutil.rmtree(lab.datasets_dir / "uploads")
-    (lab.datasets_dir / "uploads").symlink_to(outside.parent)
-    assert_refused(lab, backup, "is a symbolic link", among=[outside.parent])
+    shutil.rmtree(installation.datasets_dir / "uploads")
+    (installation.datasets_dir / "uploads").symlink_to(outside.parent)
+    assert_refused(installation, backup, "is a symbolic link", among=[outside.parent])
 
 
-def test_restored_files_do_not_change_with_the_backup(lab, backup, database):
+def test_restored_files_do_not_change_with_the_backup(installation, backup, database):
     database.engine.dispose()
-    restore_backup(lab, backup, overwrite=True)
+    restore_backup(installation, backup, overwrite=True)
     for path in backup.rglob("*"):
         if path.is_file():
             path.write_bytes(b"changed by whoever owns the backup")
-    restored_files = [path for path in (lab.state / "runs").rglob("*") if path.is_file()]
+    restored_files = [path for path in (installation.state / "runs").rglob("*") if path.is_file()]
     assert restored_files
     assert not any(b"changed" in path.read_bytes() for path in restored_files)
     assert all(path.stat().st_nlink == 1 for path in restored_files)
@@ -212,19 +219,19 @@ def test_restored_files_do_not_change_with_the_backup(lab, backup, database):
     ],
     ids=str,
 )
-def test_a_manifest_with_values_of_other_types_is_refused(lab, backup, change):
+def test_a_manifest_with_values_of_other_types_is_refused(installation, backup, change):
     manifest = json.loads((backup / MANIFEST).read_text())
     (backup / MANIFEST).write_text(json.dumps(manifest | change))
-    assert_refused(lab, backup, "cannot be read|has format")
+    assert_refused(installation, backup, "cannot be read|has format")
 
 
 @pytest.mark.parametrize("content", ["[]", "null", "1", "[" * 100_000, '{"a":1,"a":2}', "\ud800", "NaN", " "])
-def test_a_manifest_that_is_not_a_document_is_refused(lab, backup, content):
+def test_a_manifest_that_is_not_a_document_is_refused(installation, backup, content):
     (backup / MANIFEST).write_bytes(content.encode("utf-8", "surrogatepass"))
-    assert_refused(lab, backup, "cannot be read")
+    assert_refused(installation, backup, "cannot be read")
 
 
-def test_an_endless_manifest_is_not_read_to_its_end(lab, backup, monkeypatch):
+def test_an_endless_manifest_is_not_read_to_its_end(installation, backup, monkeypatch):
     monkeypatch.setattr("backend.service.backup.contents.MAX_MANIFEST_BYTES", 100)
     with pytest.raises(BadBackup, match="larger than 100 bytes"):
         read_manifest(backup)
@@ -240,11 +247,11 @@ def test_an_endless_manifest_is_not_read_to_its_end(lab, backup, monkeypatch):
         lambda tables: tables["run"].update(rows=0),
     ],
 )
-def test_tables_that_differ_from_the_manifest_are_refused(lab, backup, change):
+def test_tables_that_differ_from_the_manifest_are_refused(installation, backup, change):
     manifest = json.loads((backup / MANIFEST).read_text())
     change(manifest["tables"])
     (backup / MANIFEST).write_text(json.dumps(manifest))
-    assert_refused(lab, backup, "does not know|rows|is incomplete")
+    assert_refused(installation, backup, "does not know|rows|is incomplete")
 
 
 def spoil(backup, *statements):
@@ -254,7 +261,7 @@ def spoil(backup, *statements):
             connection.execute(statement)
         connection.commit()
         connection.execute("PRAGMA journal_mode=DELETE")
-    plant(backup, DATABASE, (backup / DATABASE).read_bytes())
+    add_file(backup, DATABASE, (backup / DATABASE).read_bytes())
 
 
 @pytest.fixture
@@ -339,19 +346,19 @@ REWRITE_SCHEMA = "UPDATE sqlite_master SET sql = {} WHERE name = 'worker'"
     ids=lambda value: value[-1][:60] if isinstance(value, list) else "",
 )
 @pytest.mark.usefixtures("sqlite_only")
-def test_a_sqlite_database_that_holds_more_than_rows_is_refused(lab, backup, statements, phrase):
+def test_a_sqlite_database_that_holds_more_than_rows_is_refused(installation, backup, statements, phrase):
     spoil(backup, *statements)
-    assert_refused(lab, backup, phrase)
+    assert_refused(installation, backup, phrase)
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"\xff" * 5000])
 @pytest.mark.usefixtures("sqlite_only")
-def test_a_file_that_is_not_a_sqlite_database_is_refused(lab, backup, content):
-    plant(backup, DATABASE, content)
-    assert_refused(lab, backup, "cannot be read|a different schema")
+def test_a_file_that_is_not_a_sqlite_database_is_refused(installation, backup, content):
+    add_file(backup, DATABASE, content)
+    assert_refused(installation, backup, "cannot be read|a different schema")
 
 
-def test_runs_that_are_forks_of_each_other_are_refused(lab, database, tmp_path):
+def test_runs_that_are_forks_of_each_other_are_refused(installation, database, tmp_path):
     with database.sessions.begin() as session:
         runs = [make_run(session, status="finished", name=name).id for name in "abc"]
         for run, parent in zip(runs, [*runs[1:], runs[0]], strict=True):
@@ -362,18 +369,18 @@ def test_runs_that_are_forks_of_each_other_are_refused(lab, database, tmp_path):
             runs[0],
         ]
     database.engine.dispose()
-    save_backup(lab, tmp_path / "cycle")
+    save_backup(installation, tmp_path / "cycle")
     with database.sessions.begin() as session:
         session.execute(update(Run).values(parent_run=None, fork_step=None))
     database.engine.dispose()
-    assert_refused(lab, tmp_path / "cycle", "a run that comes from itself")
+    assert_refused(installation, tmp_path / "cycle", "a run that comes from itself")
 
 
 def repack(backup, table, change):
     """Change a table of a Postgres backup."""
     path = backup / "database" / f"{table}.copy.zst"
     packed_table = change(zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()))
-    plant(backup, f"database/{table}.copy.zst", packed_table)
+    add_file(backup, f"database/{table}.copy.zst", packed_table)
 
 
 @pytest.mark.parametrize(
@@ -398,49 +405,49 @@ def repack(backup, table, change):
     ],
 )
 @pytest.mark.usefixtures("postgres_only")
-def test_malformed_rows_of_postgres_are_refused(lab, backup, monkeypatch, table, change, phrase):
+def test_malformed_rows_of_postgres_are_refused(installation, backup, monkeypatch, table, change, phrase):
     monkeypatch.setattr(tables, "MAX_UNPACKED", 1_000_000)
     repack(backup, table, change)
-    assert_refused(lab, backup, phrase)
+    assert_refused(installation, backup, phrase)
 
 
 @pytest.mark.usefixtures("postgres_only")
-def test_rows_of_postgres_are_never_statements(lab, backup, database):
+def test_rows_of_postgres_are_never_statements(installation, backup, database):
     repack(backup, "run", lambda rows: zstandard.compress(rows + b"\\.\nDROP TABLE run;\n"))
     with suppress(BadBackup):  # some versions ignore everything after the last row
-        restore_backup(lab, backup, overwrite=True)
+        restore_backup(installation, backup, overwrite=True)
     with database.sessions() as session:
         assert session.scalars(select(Run.name)).all() == ["done"]
 
 
-def test_a_checkpoint_that_names_files_elsewhere_is_never_saved(lab, database, outside, tmp_path):
+def test_a_checkpoint_that_names_files_elsewhere_is_never_saved(installation, database, outside, tmp_path):
     """Otherwise a restored checkpoint would copy a file of this machine into the next backup."""
     with database.sessions() as session:
         checkpoint = session.scalars(select(Checkpoint)).one()
-        manifest = lab.artifact_dir(checkpoint.run_id) / checkpoint.path / MANIFEST
+        manifest = installation.artifact_dir(checkpoint.run_id) / checkpoint.path / MANIFEST
     for name in (str(outside), "../../../../outside/precious"):
         manifest.write_text(json.dumps({"files": {name: {}}}))
-        report = save_backup(lab, tmp_path / sha256(name.encode()).hexdigest())
+        report = save_backup(installation, tmp_path / sha256(name.encode()).hexdigest())
         assert (len(report.missing), report.manifest.checkpoints) == (1, 0)
         assert not list((tmp_path / sha256(name.encode()).hexdigest()).rglob("precious"))
 
 
-def test_sessions_are_not_part_of_a_backup(lab, database, tmp_path):
+def test_sessions_are_not_part_of_a_backup(installation, database, tmp_path):
     canary = "c0ffee" * 10
     with database.sessions.begin() as session:
         session.add(BrowserSession(id=canary, role="operator", user_agent="canary", ends_at=1e12))
-    save_backup(lab, tmp_path / "backup")
+    save_backup(installation, tmp_path / "backup")
     database.engine.dispose()
     assert not [path for path in (tmp_path / "backup").rglob("*.*") if canary.encode() in path.read_bytes()]
-    restore_backup(lab, tmp_path / "backup", overwrite=True)
+    restore_backup(installation, tmp_path / "backup", overwrite=True)
     with database.sessions() as session:
         assert session.scalars(select(BrowserSession)).all() == []
 
 
-def test_sessions_in_a_forged_backup_are_not_restored(lab, database, backup, sqlite_only):
+def test_sessions_in_a_forged_backup_are_not_restored(installation, database, backup, sqlite_only):
     row = "('evil', 'operator', '', 1, 1, 1e12)"
     columns = "(id, role, user_agent, created_at, seen_at, ends_at)"
     spoil(backup, f"INSERT INTO browser_session {columns} VALUES {row}")  # noqa: S608
-    restore_backup(lab, backup, overwrite=True)
+    restore_backup(installation, backup, overwrite=True)
     with database.sessions() as session:
         assert session.scalars(select(BrowserSession)).all() == []

@@ -30,8 +30,8 @@ def healthy(state_dir):
 
 def finding_text(settings, subject, level="bad"):
     """Return the text of the finding with this subject and level."""
-    texts = [line.text for line in examine(settings) if (line.what, line.level) == (subject, level)]
-    assert texts, [line for line in examine(settings) if line.what == subject]
+    texts = [line.text for line in examine(settings) if (line.topic, line.level) == (subject, level)]
+    assert texts, [line for line in examine(settings) if line.topic == subject]
     return texts[0]
 
 
@@ -42,7 +42,7 @@ def settings_with(settings, **changes):
 def test_a_healthy_machine_has_no_findings(healthy):
     lines = examine(healthy)
     assert [line for line in lines if line.level == "bad"] == []
-    assert {line.what for line in lines} >= {
+    assert {line.topic for line in lines} >= {
         *(
             "python",
             "memory",

@@ -34,7 +34,7 @@ def parse(chunk):
     return fields.get("event"), json.loads(fields.get("data", "null")), fields.get("id", "")
 
 
-async def messages_of(stream):
+async def read_messages(stream):
     """Yield the messages of the stream one by one, although several may arrive together."""
     async for chunk in stream:
         for message in chunk.decode().split("\n\n")[:-1]:
@@ -44,7 +44,7 @@ async def messages_of(stream):
 async def read(broadcaster, last_id, count, *, then=lambda: None):
     """Return the first `count` messages of a stream, and call `then` once the stream is open."""
     events = []
-    stream = messages_of(broadcaster.listen(last_id))
+    stream = read_messages(broadcaster.listen(last_id))
     try:
         async with asyncio.timeout(60):
             while len(events) < count:
@@ -122,7 +122,7 @@ def test_after_too_many_changes_pages_reload_and_the_stream_continues(sessions, 
     async def go():
         broadcaster = Broadcaster(sessions)
         try:
-            stream = messages_of(broadcaster.listen(""))
+            stream = read_messages(broadcaster.listen(""))
             async with asyncio.timeout(60):
                 kinds = [kind async for kind, _, _ in stream if kind and not archive()]
                 age()
@@ -190,7 +190,7 @@ def test_an_event_committed_during_a_reconnect_is_sent_once(sessions):
         for number in range(20):
             with sessions.begin() as session:
                 add_event(session, "data", str(number), run_id=run.id)
-            stream = messages_of(broadcaster.listen(events[-1][2] if events else "0.0"))
+            stream = read_messages(broadcaster.listen(events[-1][2] if events else "0.0"))
             async with asyncio.timeout(60):
                 while not events or events[-1][1].get("message") != str(number):
                     kind, payload, event_id = await anext(stream)
@@ -257,11 +257,11 @@ def test_a_page_that_connects_during_a_write_gets_both_events(postgres_url, is_f
         with sessions.begin() as session:
             add_event(session, "data", "later")
         broadcaster = Broadcaster(sessions)
-        first = messages_of(broadcaster.listen(""))
+        first = read_messages(broadcaster.listen(""))
         async with asyncio.timeout(60):
             hello = await anext(first)
             hello = await anext(first) if hello[0] is None else hello
-            stream = first if is_fresh else messages_of(broadcaster.listen(hello[2]))
+            stream = first if is_fresh else read_messages(broadcaster.listen(hello[2]))
             events_task = asyncio.create_task(_two_events(stream))
             look_count = len(load_calls)
             await asyncio.to_thread(wait_for, lambda: len(load_calls) >= look_count + 2)

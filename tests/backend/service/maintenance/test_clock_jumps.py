@@ -55,16 +55,16 @@ def lease_seconds(sessions):
 @pytest.mark.parametrize(("passed", "jump"), [(-HOUR, HOUR), (HOUR, -HOUR), (300.0, 0.0)])
 def test_a_jump_is_the_clock_change_beyond_the_elapsed_time(database, passed, jump):
     elapsed = Elapsed()
-    watch = ClockWatch(elapsed=elapsed)
+    watch = ClockWatch(read_elapsed=elapsed)
     with database.sessions() as session:
-        watch.look(session)
+        watch.read_clock(session)
         elapsed.now += passed  # the database's clock includes the real run time of this process
-        assert watch.look(session).jump == pytest.approx(jump, rel=0.1)
+        assert watch.read_clock(session).jump == pytest.approx(jump, rel=0.1)
 
 
 def test_a_jump_is_reported_once_to_every_running_run(database, reconciler):
     elapsed = Elapsed()
-    reconciler._clock = ClockWatch(elapsed=elapsed)
+    reconciler._clock = ClockWatch(read_elapsed=elapsed)
     with database.sessions.begin() as session:
         run = make_run(session, status="running", attempt=1, lease_until=db_now() + 60)
         make_run(session, status="finished")
@@ -107,7 +107,7 @@ def test_nothing_waits_for_a_clock_that_was_set_back(database, settings, reconci
 def test_an_old_lease_is_repaired_even_if_its_trainer_wrote_once_more(database, settings, reconciler):
     """A trainer that outlives its worker by a step leaves a current row and a lease that nobody renews."""
     elapsed = Elapsed()
-    reconciler._clock = ClockWatch(elapsed=elapsed)
+    reconciler._clock = ClockWatch(read_elapsed=elapsed)
     with database.sessions.begin() as session:
         make_run(session, status="running", attempt=1, lease_until=db_now() + HOUR)
     reconciler.run_once()

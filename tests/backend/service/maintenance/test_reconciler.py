@@ -153,7 +153,7 @@ def test_a_job_pauses_after_its_end_however_long_it_takes(sessions, monkeypatch)
     with sessions() as session:
         while now[0] < 150:
             now[0] += 1.0
-            chore.look(session)
+            chore.poll(session)
             chore.go_on()
     # Four pieces of 10 s in as many passes of 1 s, then 5 s of pause.
     assert search_times == [101.0, 150.0]

@@ -22,13 +22,13 @@ def scraped_metrics(client):
 
 
 @pytest.fixture
-def lab(settings, database):
+def metrics_client(settings, database):
     with client_of_service(settings, database.url) as client:
         yield client
 
 
-def test_an_idle_installation(lab):
-    scrape = scraped_metrics(lab)
+def test_an_idle_installation(metrics_client):
+    scrape = scraped_metrics(metrics_client)
     assert set(scrape) >= {*GAUGES} - {"grpolab_trainer_step_seconds", *OF_MACHINES.values()}
     assert scrape["grpolab_database_up"] == scrape["grpolab_broker_up"] == {(): 1}
     ((build, build_value),) = scrape["grpolab_build_info"].items()
@@ -41,7 +41,7 @@ def test_an_idle_installation(lab):
     assert scrape["process_resident_memory_bytes"][()] > 1e6
 
 
-def test_runs_workers_leases_and_steps(lab, database):
+def test_runs_workers_leases_and_steps(metrics_client, database):
     with database.sessions.begin() as session:
         for step_seconds in (0.5, 2.0, "NaN"):
             run = make_run(session)
@@ -55,7 +55,7 @@ def test_runs_workers_leases_and_steps(lab, database):
             session.add(
                 Worker(id=f"w{number}", host="h", pid=1, slot=number, device="cpu", status=status, stats={})
             )
-    scrape = scraped_metrics(lab)
+    scrape = scraped_metrics(metrics_client)
     assert scrape["grpolab_runs"][("running",)] == 3
     assert scrape["grpolab_runs"][("queued",)] == 2
     assert scrape["grpolab_queue_depth"] == {(): 1}

@@ -30,7 +30,7 @@ def test_pilots_cover_queued_runs(session, queued, idle, busy, pilots, limit, ex
     for number in range(idle + busy):
         register_slot(session, f"w-{number}", Slot(number, "cpu", "CPU", 1), host="h", pid=1)
         report_slot(session, f"w-{number}", "idle", "a" * 26 if number >= idle else None, {})
-    need = compute_need(session, Pilots(*pilots), most=limit)
+    need = compute_need(session, Pilots(*pilots), max_pilots=limit)
     assert (need.runs, need.free_slots, need.pilots) == (queued, idle, expected)
 
 
@@ -39,16 +39,16 @@ def test_a_run_over_several_gpus_waits_for_a_worker_that_has_them(session):
     make_run(session, status="queued", devices=4)
     for number in range(6):
         register_slot(session, f"w-{number}", Slot(0, "cuda:0", "GPU", 1), host="h", pid=number)
-    assert compute_need(session, Pilots(0, 0), most=8, devices=4) == (1, 6, 1)
+    assert compute_need(session, Pilots(0, 0), max_pilots=8, devices=4) == (1, 6, 1)
     for number in range(4):
         register_slot(session, f"v-{number}", Slot(number, "cuda:0", "GPU", 1), host="h", pid=9)
-    assert compute_need(session, Pilots(0, 0), most=8, devices=4) == (1, 10, 0)
+    assert compute_need(session, Pilots(0, 0), max_pilots=8, devices=4) == (1, 10, 0)
 
 
 def test_no_pilot_starts_for_a_run_that_it_can_never_take(session):
     make_run(session, status="queued", devices=4)
     make_run(session, status="queued", devices=1)
-    assert compute_need(session, Pilots(0, 0), most=8, devices=1) == (1, 0, 1)
+    assert compute_need(session, Pilots(0, 0), max_pilots=8, devices=1) == (1, 0, 1)
 
 
 def test_runs_that_free_slots_cannot_take_remain(session):
@@ -64,12 +64,12 @@ def test_a_run_on_two_nodes_waits_for_pilots_of_two(session):
     """A complete and free group of nodes takes one run."""
     for _ in range(2):
         make_run(session, status="queued", nodes=2)
-    assert compute_need(session, Pilots(0, 0), most=8).pilots == 0
-    assert compute_need(session, Pilots(0, 0), most=8, nodes=2).pilots == 2
+    assert compute_need(session, Pilots(0, 0), max_pilots=8).pilots == 0
+    assert compute_need(session, Pilots(0, 0), max_pilots=8, nodes=2).pilots == 2
     for rank in (0, 1):
         register_slot(session, f"gpu{rank}-0", Slot(0, "cpu", "CPU", 1), host="h", pid=rank, nodes=2)
         node_facts = {"nodes": 2, "host": "h", "address": "10.0.0.1", "devices": 8, "traits": {}}
         take_seat(session, "g", rank, f"gpu{rank}", **node_facts)
-    assert compute_need(session, Pilots(0, 1), most=8, nodes=2).pilots == 1
+    assert compute_need(session, Pilots(0, 1), max_pilots=8, nodes=2).pilots == 1
     report_slot(session, "gpu0-0", "busy", "a" * 26, {})
-    assert compute_need(session, Pilots(0, 1), most=8, nodes=2).pilots == 2
+    assert compute_need(session, Pilots(0, 1), max_pilots=8, nodes=2).pilots == 2

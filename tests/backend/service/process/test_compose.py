@@ -31,7 +31,7 @@ def filled_in(value, **variables) -> str:
     )
 
 
-def settings_of(service: str, **variables) -> Settings:
+def read_settings(service: str, **variables) -> Settings:
     environment = SERVICES[service]["environment"]
     values = {name.lower(): filled_in(entry, **variables) for name, entry in environment.items()}
     return Settings.model_validate({name: entry for name, entry in values.items() if entry})
@@ -57,20 +57,20 @@ def test_every_setting_can_be_set_and_has_the_same_default():
         "broker_url",
     }
     for service in OUR_SERVICES:
-        container_settings = settings_of(service).model_dump(exclude=placed | {"grpolab_token"})
+        container_settings = read_settings(service).model_dump(exclude=placed | {"grpolab_token"})
         assert container_settings == Settings.model_construct().model_dump(include=set(container_settings))
 
 
 @pytest.mark.parametrize("service", OUR_SERVICES)
 def test_the_settings_are_valid_and_point_at_the_other_services(service):
-    settings = settings_of(service)
+    settings = read_settings(service)
     assert settings.effective_database_url == "postgresql://grpolab:dc0ffee@postgres/grpolab"
     assert settings.broker_url == "redis://:decade@redis:6379/0"
     assert settings.state == Path("/state")
 
 
 def test_the_api_may_listen_to_the_container_network():
-    settings = settings_of("api")
+    settings = read_settings("api")
     assert settings.host == "0.0.0.0"
     check_exposure(settings)
 

@@ -134,7 +134,7 @@ def send_all(sender):
         pass
 
 
-def row_of(database):
+def load_webhook(database):
     with database.sessions() as session:
         return session.get_one(Webhook, "webhook")
 
@@ -169,13 +169,13 @@ def test_a_failed_delivery_is_retried_after_a_pause_and_nothing_is_lost(database
     send_all(sender)
     send_all(sender)
     assert endpoint.events() == ids[:1]
-    assert row_of(database).last_error == "127.0.0.1 answered 500"
+    assert load_webhook(database).last_error == "127.0.0.1 answered 500"
     clock.now += BACKOFF_SECONDS[0] + 1
     send_all(sender)
     clock.now += BACKOFF_SECONDS[1] + 1
     send_all(sender)
     assert endpoint.events() == [ids[0], ids[0], ids[0], ids[1]]
-    assert (row_of(database).failures, row_of(database).last_error) == (0, "")
+    assert (load_webhook(database).failures, load_webhook(database).last_error) == (0, "")
 
 
 def test_a_sender_that_dies_before_the_response_sends_the_event_again(
@@ -232,7 +232,7 @@ def test_a_redirect_is_not_followed(database, sender, endpoint):
     add_events(database)
     endpoint.answers = [302]
     send_all(sender)
-    assert row_of(database).last_error == "127.0.0.1 answered 302: redirects are not followed"
+    assert load_webhook(database).last_error == "127.0.0.1 answered 302: redirects are not followed"
 
 
 @pytest.mark.parametrize(

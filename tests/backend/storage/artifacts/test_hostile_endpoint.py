@@ -59,8 +59,8 @@ def test_a_listing_of_endless_pages_is_abandoned(ask_endpoint, monkeypatch):
 def test_an_endless_file_is_abandoned(ask_endpoint, tmp_path, length):
     head = b"HTTP/1.1 206 Partial Content\r\n" + length + b"\r\n"
 
-    def answer(asked):
-        return iter([HEAD_RESPONSE]) if asked.startswith("HEAD") else endless(head, b"x" * 65536)
+    def answer(request_line):
+        return iter([HEAD_RESPONSE]) if request_line.startswith("HEAD") else endless(head, b"x" * 65536)
 
     with hostile_server(answer) as server:
         store = ask_endpoint(server)
@@ -72,10 +72,10 @@ def test_an_endless_file_is_abandoned(ask_endpoint, tmp_path, length):
 
 
 def test_a_file_that_ends_too_early_is_a_bad_copy(ask_endpoint, tmp_path):
-    def answer(asked):
+    def answer(request_line):
         return (
             iter([HEAD_RESPONSE])
-            if asked.startswith("HEAD")
+            if request_line.startswith("HEAD")
             else iter([b"HTTP/1.1 206 P\r\nContent-Length: 3\r\n\r\nxyz"])
         )
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from backend.base.settings import Settings
-from backend.exchange.exports.command import source_of
+from backend.exchange.exports.command import find_source
 from backend.experiments.trials.fork_point import manifest_exists
 from backend.runs.strays import Strays
 from backend.service.cli import main
@@ -52,8 +52,8 @@ def run(sessions, settings):
     return run_id
 
 
-def members(answer):
-    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+def members(response):
+    with tarfile.open(fileobj=io.BytesIO(response.content)) as archive:
         return {member.name: archive.extractfile(member).read() for member in archive}
 
 
@@ -106,7 +106,7 @@ def test_files_missing_from_the_store_are_gone(client, run, settings):
     artifact_store(settings).remove_run(run)
     assert client.get(f"/api/v1/runs/{run}/files/s000009-a1/model.safetensors").status_code == 404
     assert client.get(f"/api/v1/runs/{run}/model").status_code == 409
-    archive = members(archive_of(client, run))
+    archive = members(download_archive(client, run))
     assert not any(name.startswith("checkpoints/") for name in archive)
 
 
@@ -122,7 +122,7 @@ def test_an_unreachable_store_is_not_treated_as_empty(client, run, take_store_aw
         assert (response.status_code, "artifact store: away" in response.text) == (503, True), response.text
 
 
-def archive_of(client, run):
+def download_archive(client, run):
     response = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"})
     assert response.status_code == 200, response.text
     return response
@@ -135,7 +135,7 @@ def import_into(client, content):
 
 @IN_BOTH_STORES
 def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
-    content = archive_of(client, run).content
+    content = download_archive(client, run).content
     response = import_into(client, content)
     assert response.status_code == 201, response.text
     assert artifact_store(settings).listing(response.json()["run"]) == {"s000009-a1": True}
@@ -157,7 +157,7 @@ def test_the_command_line_exports_and_copies(
     monkeypatch.setenv("DATABASE_URL", sqlite_url)
     assert main(["copy-checkpoints", "otter"]) == 0
     assert "all 1 checkpoints are in the artifact store" in capsys.readouterr().out
-    assert source_of(Settings(), "otter", 9).directory.is_dir()
+    assert find_source(Settings(), "otter", 9).directory.is_dir()
     artifact_store(settings).remove_run(run)
     assert main(["copy-checkpoints"]) == 0
     assert capsys.readouterr().out == f"  copied {run}/s000009-a1\n"

@@ -59,7 +59,7 @@ def write(directory, files=None):
     return directory
 
 
-def content_of(directory):
+def read_files(directory):
     return {
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in directory.rglob("*")
@@ -71,10 +71,10 @@ def test_a_checkpoint_is_restored_unchanged(store, runs_root, tmp_path):
     directory = write(runs_root / RUN / NAME)
     store.upload(directory)
     assert store.listing(RUN) == {NAME: True}
-    files_before = content_of(directory)
+    files_before = read_files(directory)
     directory.rename(tmp_path / "away")
     assert store.fetch(directory)
-    assert content_of(directory) == files_before
+    assert read_files(directory) == files_before
     assert list(runs_root.rglob(".*")) == []
     assert list((runs_root.parent / "run").iterdir()) == []
     assert store.fetch(directory)  # it is present
@@ -149,7 +149,7 @@ def test_a_forged_manifest_writes_nothing(store, runs_root, write_directly, mani
     files.pipe_file(f"{key}/manifest.json", manifest)
     with pytest.raises(ArtifactFault):
         store.fetch(runs_root / RUN / NAME)
-    assert content_of(runs_root) == {}
+    assert read_files(runs_root) == {}
 
 
 @IN_A_DIRECTORY
@@ -200,7 +200,7 @@ def test_two_concurrent_fetches_get_one_directory(url, runs_root, tmp_path):
     for thread in threads:
         thread.join()
     assert fetch_results == [True] * 4
-    assert content_of(directory) == content_of(tmp_path / "away")
+    assert read_files(directory) == read_files(tmp_path / "away")
     assert sorted(path.name for path in runs_root.iterdir()) == [RUN]
 
 
@@ -241,7 +241,7 @@ def test_a_link_in_a_shared_directory_is_not_followed(tmp_path, runs_root):
             call(runs_root / RUN / NAME / "model.safetensors")
     shutil.rmtree(tmp_path / "share" / RUN)
     (tmp_path / "share" / RUN).symlink_to(tmp_path)
-    for operation in (store.listing, store.remove_run):
+    for operation in (store.list_copies, store.remove_run):
         with pytest.raises(ArtifactFault, match="is a link that leads out of it"):
             operation(RUN)
 
