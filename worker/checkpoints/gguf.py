@@ -80,14 +80,16 @@ def _check_header(header: GgufHeader, directory: Path) -> None:
         raise BadGguf(f"the architecture {clean_text(kind)!r} is not supported: {reason}")
     if not header.has_chat_template:
         raise BadGguf("it has no chat template: expected an instruct model")
-    needed = header.values * VALUE_BYTES + TEXT_BYTES
-    free = free_bytes(directory.parent)
-    if free is not None and free < needed:
-        raise BadGguf(f"it takes {size_text(needed)} in float32, and {size_text(free)} are free on the disk")
-    available = psutil.virtual_memory().available
-    if available < needed:
+    needed_bytes = header.values * VALUE_BYTES + TEXT_BYTES
+    free_disk_bytes = free_bytes(directory.parent)
+    if free_disk_bytes is not None and free_disk_bytes < needed_bytes:
         raise BadGguf(
-            f"it takes {size_text(needed)} in float32, and {size_text(available)} of memory is free"
+            f"it takes {size_text(needed_bytes)} in float32, and {size_text(free_disk_bytes)} are free on the disk"
+        )
+    free_memory_bytes = psutil.virtual_memory().available
+    if free_memory_bytes < needed_bytes:
+        raise BadGguf(
+            f"it takes {size_text(needed_bytes)} in float32, and {size_text(free_memory_bytes)} of memory is free"
         )
 
 

@@ -113,29 +113,29 @@ class Checkpoints:
         recorded = self.recorder.read(lambda session: store.last_recorded_step(session, self.run_id))
         self._fetch_unrecorded(rows, recorded)
         self._look_for_unrecorded({row.path for row in rows})
-        refused: list[dict[str, Any]] = []
+        rejections: list[dict[str, Any]] = []
         for candidate in sort_by_preference([*rows, *self.unrecorded_checkpoints.values()], recorded):
             name = candidate.directory.name if isinstance(candidate, UnrecordedCheckpoint) else candidate.path
             try:
-                loaded = self._load(candidate, self.root / name, policy, parts)
+                loaded_state = self._load(candidate, self.root / name, policy, parts)
             except BadCheckpoint as error:
                 self._refuse(candidate, name, error.detail)
-                refused.append({"checkpoint": name, "reason": error.detail})
+                rejections.append({"checkpoint": name, "reason": error.detail})
                 continue
             if isinstance(candidate, UnrecordedCheckpoint):
                 self._adopt(candidate, recorded)
-            self.saved_step = loaded.step
-            self.restored = RestoredCheckpoint(self.root / name, loaded.restored, candidate.attempt)
+            self.saved_step = loaded_state.step
+            self.restored = RestoredCheckpoint(self.root / name, loaded_state.restored, candidate.attempt)
             # The attempt that saved it may have died before pruning, and this attempt may not save again.
             if self.uploads.are_wanted:
                 self.recorder.commit(
                     lambda _: None
                 )  # fetching took a while, so check that the run is still ours
             self._remove_unrecorded({name, *(row.path for row in rows)})
-            self._report_restore(f"continued from step {loaded.step}", loaded, name, refused)
-            return loaded.step
+            self._report_restore(f"continued from step {loaded_state.step}", loaded_state, name, rejections)
+            return loaded_state.step
         if self.origin is not None:
-            return self._fork(self.origin, policy, parts, refused)
+            return self._fork(self.origin, policy, parts, rejections)
         if rows and not self._never_copied(rows):
             raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is complete")
         return None
@@ -250,23 +250,23 @@ class Checkpoints:
     def _fork(self, origin: ForkOrigin, policy: Policy, parts: Parts, refused: list[dict[str, Any]]) -> int:
         self.uploads.fetch(origin.directory)
         check_manifest(origin.directory, origin.sha256)
-        fit = fitting_parts(parts, origin.config, self.config)
-        loaded = load_checkpoint(origin.directory, policy, parts, fitting=fit)
-        self.restored = RestoredCheckpoint(origin.directory, loaded.restored)
-        message = f"forked from step {loaded.step} of {origin.run_name}"
-        if loaded.fresh:
-            message += f"; {', '.join(loaded.fresh)} {'begins' if len(loaded.fresh) == 1 else 'begin'} anew"
-        self._report_restore(message, loaded, origin.directory.name, refused, run=origin.run_id)
-        return loaded.step
+        fitting_names = fitting_parts(parts, origin.config, self.config)
+        loaded_state = load_checkpoint(origin.directory, policy, parts, fitting=fitting_names)
+        self.restored = RestoredCheckpoint(origin.directory, loaded_state.restored)
+        message = f"forked from step {loaded_state.step} of {origin.run_name}"
+        if loaded_state.fresh:
+            message += f"; {', '.join(loaded_state.fresh)} {'begins' if len(loaded_state.fresh) == 1 else 'begin'} anew"
+        self._report_restore(message, loaded_state, origin.directory.name, refused, run=origin.run_id)
+        return loaded_state.step
 
     def _report_restore(
         self, message: str, loaded: LoadedState, name: str, refused: list[dict[str, Any]], **details: Any
     ) -> None:
         """Record an event with the restored, reset and refused parts."""
-        now = package_versions()
+        current_versions = package_versions()
         differing = {
             package: [loaded.versions.get(package, ""), version]
-            for package, version in now.items()
+            for package, version in current_versions.items()
             if loaded.versions.get(package) != version
         }
         restored = {
@@ -290,8 +290,8 @@ class Checkpoints:
         directory = self.root / f"s{step:06d}-a{self.attempt}"
         self.uploads.replace(directory.name)
         self.recorder.flush()  # otherwise a checkpoint could survive a power cut that its steps do not
-        about = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
-        save_checkpoint(directory, policy, parts, step=step, about=about)
+        lineage_fields = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
+        save_checkpoint(directory, policy, parts, step=step, about=lineage_fields)
         row = self._row(directory, step, accuracy, self.attempt)
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
         self.saved_step = step

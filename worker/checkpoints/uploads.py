@@ -120,7 +120,7 @@ class Uploads:
         """
         if self._store is None:
             return False
-        until = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             self.settle()
             self.start(directories)
@@ -132,7 +132,7 @@ class Uploads:
             ]
             if not lacking:
                 return True
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 break
             self._sleep(PAUSE_SECONDS)
         remedy = f"once {self._store.url} answers: grpolab copy-checkpoints {self._run_id}"
@@ -149,10 +149,10 @@ class Uploads:
         for directory in sorted(
             lacking, key=lambda directory: checkpoint_age_key(directory.name), reverse=True
         ):
-            began = time.monotonic()
+            started_at = time.monotonic()
             store.upload(directory)
             self._complete.add(directory.name)
-            logger.info("uploaded checkpoint %s in %.1f s", directory.name, time.monotonic() - began)
+            logger.info("uploaded checkpoint %s in %.1f s", directory.name, time.monotonic() - started_at)
         for name in sorted(doomed):
             try:
                 store.remove_checkpoint(self._run_id, name)
@@ -184,13 +184,13 @@ class Uploads:
         """Call the store with retries for a while. An invalid copy is not retried."""
         store = self._store
         assert store is not None  # noqa: S101 - the callers have checked
-        until = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             future = _run_in_thread(partial(call, store))
             self._watch(future)
             error = future.exception()
             is_fault = isinstance(error, ArtifactFault) and not isinstance(error, BadCopy)
-            if not is_fault or time.monotonic() > until:
+            if not is_fault or time.monotonic() > deadline:
                 return future.result()
             logger.warning("%s; trying again in %g s", error, PAUSE_SECONDS)
             self._sleep(PAUSE_SECONDS)
@@ -201,8 +201,8 @@ class Uploads:
             self._recorder.show_life()
 
     def _sleep(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (remaining := until - time.monotonic()) > 0:
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
             self._recorder.show_life()
             time.sleep(min(remaining, WATCH_SECONDS))
 
@@ -211,11 +211,11 @@ def _run_in_thread(call: Callable[[], Result]) -> Future[Result]:
     """Run a call in a daemon thread and return its future."""
     future: Future[Result] = Future()
 
-    def work() -> None:
+    def run_call() -> None:
         try:
             future.set_result(call())
         except BaseException as error:  # noqa: BLE001 - re-raised when the result is awaited
             future.set_exception(error)
 
-    threading.Thread(target=work, name="uploads", daemon=True).start()
+    threading.Thread(target=run_call, name="uploads", daemon=True).start()
     return future

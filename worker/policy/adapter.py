@@ -90,21 +90,23 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
         and not is_outside_text_model(name)
         and _last_part(name) not in reserved
     ]
-    beside_text = {
+    names_outside_text = {
         _last_part(name)
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and is_outside_text_model(name)
     }
-    chosen: set[str] = set()
+    matching_names: set[str] = set()
     for target in targets:
         matches = [name for name in linear if _matches_target(name, target)]
         if not matches:
             available = ", ".join(sorted({_last_part(name) for name in linear})) or "no linear layers"
             reason = f"{target!r} names no linear layer of a {model.config.model_type}; it has {available}"
             raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
-        chosen.update(matches)
-    remaining_names = beside_text | {_last_part(name) for name in linear if name not in chosen}
-    return sorted({name if _last_part(name) in remaining_names else _last_part(name) for name in chosen})
+        matching_names.update(matches)
+    remaining_names = names_outside_text | {_last_part(name) for name in linear if name not in matching_names}
+    return sorted(
+        {name if _last_part(name) in remaining_names else _last_part(name) for name in matching_names}
+    )
 
 
 def expert_weights(model: PreTrainedModel) -> list[str]:
@@ -161,17 +163,17 @@ def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
 def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
     """Load an adapter's weights from a directory, or raise BadAdapter unless they fit exactly."""
     try:
-        loaded = load_file(directory / ADAPTER_WEIGHTS)
+        saved_weights = load_file(directory / ADAPTER_WEIGHTS)
     except (OSError, SafetensorError) as error:
         raise BadAdapter(f"{ADAPTER_WEIGHTS} cannot be read: {error}") from error
     weights = adapter_weights(model)
-    if unexpected := sorted(weights.keys() ^ loaded.keys()):
+    if unexpected := sorted(weights.keys() ^ saved_weights.keys()):
         raise BadAdapter(f"it is for other layers, e.g. {unexpected[0][:200]}")
     for name, weight in weights.items():
-        if weight.shape != loaded[name].shape:
-            shapes = f"{list(loaded[name].shape)}, the policy expects {list(weight.shape)}"
+        if weight.shape != saved_weights[name].shape:
+            shapes = f"{list(saved_weights[name].shape)}, the policy expects {list(weight.shape)}"
             raise BadAdapter(f"{name} has shape {shapes}")
-        weight.copy_(loaded[name])
+        weight.copy_(saved_weights[name])
 
 
 def base_model(model: PreTrainedModel) -> PreTrainedModel:
@@ -210,14 +212,14 @@ def _merged_experts(layer: Any) -> nn.Module:
 
 
 def _plain_model(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTrainedModel:
-    plain = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
-    for module in [module for module in plain.modules() if not is_lora_experts(module)]:
+    plain_model = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
+    for module in [module for module in plain_model.modules() if not is_lora_experts(module)]:
         for name, child in module.named_children():
             if is_lora_linear(child) or is_lora_experts(child):
                 setattr(module, name, change(child))
-    plain.__dict__.pop("peft_config", None)
-    plain._hf_peft_config_loaded = False  # noqa: SLF001 - transformers has no public way to reset it
-    return plain
+    plain_model.__dict__.pop("peft_config", None)
+    plain_model._hf_peft_config_loaded = False  # noqa: SLF001 - transformers has no public way to reset it
+    return plain_model
 
 
 def digest_weights(weights: Mapping[str, Tensor]) -> str:

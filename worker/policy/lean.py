@@ -79,10 +79,10 @@ class LeanModel:
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and signed sines (..., 1, D) of positions (...)."""
-        flat = positions.reshape(1, -1)
-        cosines, sines = self.body.rotary_emb(self.head.weight, flat)
-        half = self.width // 2
-        sines = torch.cat([-sines[..., :half], sines[..., half:]], dim=-1)
+        flat_positions = positions.reshape(1, -1)
+        cosines, sines = self.body.rotary_emb(self.head.weight, flat_positions)
+        half_width = self.width // 2
+        sines = torch.cat([-sines[..., :half_width], sines[..., half_width:]], dim=-1)
         shape = (*positions.shape, 1, self.width)
         return cosines.view(shape), sines.view(shape)
 

@@ -50,17 +50,17 @@ class Microbatches:
         for the passes of this one.
         """
         while True:
-            parts = self.parts(batch)
+            row_indices = self.parts(batch)
             try:
-                return work(parts)
+                return work(row_indices)
             except Exception as error:
-                is_smallest = max(map(len, parts), default=0) < 2
+                is_smallest = max(map(len, row_indices), default=0) < 2
                 if not is_memory_error(error) or is_smallest or not self.ranks.is_alone:
                     raise
             # Halve here, because no traceback holds the tensors of the failed pass any more.
             if undo is not None:
                 undo()
-            self._halve(batch, parts)
+            self._halve(batch, row_indices)
 
     def measured(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Sequence[Tensor]]) -> list[Tensor]:
         """Measure micro-batches and return each value of `measure` (b, t, ...) as (B, T, ...), 0 on padding.

@@ -58,11 +58,11 @@ def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
     @contextmanager
     def attention() -> Iterator[None]:
         config: Any = model.get_decoder().config
-        before, config._attn_implementation = config._attn_implementation, model.packed_attention  # noqa: SLF001
+        previous_attention, config._attn_implementation = config._attn_implementation, model.packed_attention  # noqa: SLF001
         try:
             yield
         finally:
-            config._attn_implementation = before  # noqa: SLF001
+            config._attn_implementation = previous_attention  # noqa: SLF001
 
     with attention(), recomputed_layers(model, attention):
         output = model.get_decoder()(

@@ -44,8 +44,8 @@ def mask_log_mass(logprobs: Tensor, of_token: Tensor, pairs: MaskPairs) -> Tenso
     distribution. The result is a logarithm of a sum of exponentials, so it is finite even for a tiny
     probability.
     """
-    places = of_token.index_select(0, pairs.token) * logprobs.shape[1] + pairs.ids
-    values = logprobs.reshape(-1).index_select(0, places)  # (K,)
+    indices = of_token.index_select(0, pairs.token) * logprobs.shape[1] + pairs.ids
+    values = logprobs.reshape(-1).index_select(0, indices)  # (K,)
     highest = logprobs.new_full(of_token.shape, -torch.inf)
     # detach: a constant that is added back
     highest = highest.scatter_reduce(0, pairs.token, values.detach(), "amax")

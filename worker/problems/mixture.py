@@ -234,11 +234,11 @@ def close_problem(problem: Problem) -> None:
 
 def quotas(weights: Sequence[float], *, total: int) -> list[int]:
     """Divide `total` by weight, largest remainders first. Each share is at least one if possible."""
-    exact = [weight / sum(weights) * total for weight in weights]
-    shares = [max(floor(share), 1 if total >= len(weights) else 0) for share in exact]
-    by_need = sorted(range(len(weights)), key=lambda at: exact[at] - shares[at], reverse=True)
-    for at in by_need[: max(0, total - sum(shares))]:
-        shares[at] += 1
+    exact_shares = [weight / sum(weights) * total for weight in weights]
+    shares = [max(floor(share), 1 if total >= len(weights) else 0) for share in exact_shares]
+    by_need = sorted(range(len(weights)), key=lambda index: exact_shares[index] - shares[index], reverse=True)
+    for index in by_need[: max(0, total - sum(shares))]:
+        shares[index] += 1
     while sum(shares) > total:
         shares[shares.index(max(shares))] -= 1
     return shares
@@ -250,19 +250,19 @@ def round_robin(shares: Sequence[int]) -> list[int]:
     """
     balances, order = [0] * len(shares), []
     for _ in range(sum(shares)):
-        balances = [have + share for have, share in zip(balances, shares, strict=True)]
-        chosen = balances.index(max(balances))
-        balances[chosen] -= sum(shares)
-        order.append(chosen)
+        balances = [balance + share for balance, share in zip(balances, shares, strict=True)]
+        source = balances.index(max(balances))
+        balances[source] -= sum(shares)
+        order.append(source)
     return order
 
 
 def _counts_before(pattern: Sequence[int]) -> list[int]:
-    seen: Counter[int] = Counter()
+    source_counts: Counter[int] = Counter()
     counts = []
     for source in pattern:
-        counts.append(seen[source])
-        seen[source] += 1
+        counts.append(source_counts[source])
+        source_counts[source] += 1
     return counts
 
 
