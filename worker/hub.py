@@ -102,16 +102,16 @@ def _answer_reader() -> Callable[[Any], None]:
     """Return a function that reads every answer except files, whose bytes are counted when they are
     written.
     """
-    remaining_bytes = MAX_ANSWER_BYTES
+    left = MAX_ANSWER_BYTES
 
     def read(response: Any) -> None:
-        nonlocal remaining_bytes
+        nonlocal left
         if response.status_code < 300 and "/resolve/" in response.request.extensions[FIRST_PATH]:
             return
         blocks = []
         for block in response.iter_bytes():
-            remaining_bytes -= len(block)
-            if remaining_bytes < 0:
+            left -= len(block)
+            if left < 0:
                 raise TooLarge(f"the hub answers with more than {size_text(MAX_ANSWER_BYTES)} of listings")
             blocks.append(block)
         response._content = b"".join(blocks)  # noqa: SLF001 - the same attribute as the response's `read` sets

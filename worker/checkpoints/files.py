@@ -221,8 +221,8 @@ def _load_adapter(directory: Path, policy: Policy) -> None:
     if (base_sha256 := state.get("base_sha256")) != policy.base_sha256:
         raise BadCheckpoint(
             directory,
-            f"its adapter belongs to a base with SHA-256 {str(base_sha256)[:12]}..., the policy of that name now "
-            f"has {policy.base_sha256[:12]}...; bring the old weights back",
+            f"its adapter belongs to a base with SHA-256 {str(base_sha256)[:12]}..., the policy of that name "
+            f"now has {policy.base_sha256[:12]}...; bring the old weights back",
         )
     try:
         load_adapter_weights(policy.model, directory)

@@ -81,15 +81,15 @@ def _check_header(header: GgufHeader, directory: Path) -> None:
     if not header.has_chat_template:
         raise BadGguf("it has no chat template: expected an instruct model")
     needed_bytes = header.values * VALUE_BYTES + TEXT_BYTES
-    free_disk_bytes = free_bytes(directory.parent)
-    if free_disk_bytes is not None and free_disk_bytes < needed_bytes:
+    disk_bytes = free_bytes(directory.parent)
+    if disk_bytes is not None and disk_bytes < needed_bytes:
         raise BadGguf(
-            f"it takes {size_text(needed_bytes)} in float32, and {size_text(free_disk_bytes)} are free on the disk"
+            f"it takes {size_text(needed_bytes)} in float32, and {size_text(disk_bytes)} are free on the disk"
         )
-    free_memory_bytes = psutil.virtual_memory().available
-    if free_memory_bytes < needed_bytes:
+    memory_bytes = psutil.virtual_memory().available
+    if memory_bytes < needed_bytes:
         raise BadGguf(
-            f"it takes {size_text(needed_bytes)} in float32, and {size_text(free_memory_bytes)} of memory is free"
+            f"it takes {size_text(needed_bytes)} in float32, and {size_text(memory_bytes)} of memory is free"
         )
 
 

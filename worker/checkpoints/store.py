@@ -255,7 +255,10 @@ class Checkpoints:
         self.restored = RestoredCheckpoint(origin.directory, loaded_state.restored)
         message = f"forked from step {loaded_state.step} of {origin.run_name}"
         if loaded_state.fresh:
-            message += f"; {', '.join(loaded_state.fresh)} {'begins' if len(loaded_state.fresh) == 1 else 'begin'} anew"
+            message += (
+                f"; {', '.join(loaded_state.fresh)} "
+                f"{'begins' if len(loaded_state.fresh) == 1 else 'begin'} anew"
+            )
         self._report_restore(message, loaded_state, origin.directory.name, refused, run=origin.run_id)
         return loaded_state.step
 

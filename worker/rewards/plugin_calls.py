@@ -70,10 +70,10 @@ def call_batch(request: Request) -> Any:
 
 async def _gather(request: Request) -> list[Any]:
     function = load_reward(request["entry_point"])
-    free = asyncio.Semaphore(request["concurrency"])
+    semaphore = asyncio.Semaphore(request["concurrency"])
 
-    async def outcome(prompt: Mapping[str, Any], text: str) -> dict[str, Any]:
-        async with free:
+    async def call_reward(prompt: Mapping[str, Any], text: str) -> dict[str, Any]:
+        async with semaphore:
             try:
                 async with asyncio.timeout(request["each_seconds"]):
                     return {"value": _to_json(await function(Prompt(**prompt), text, **request["params"]))}
@@ -83,7 +83,7 @@ async def _gather(request: Request) -> list[Any]:
                 return {"error": f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]}
 
     pairs = zip(request["prompts"], request["texts"], strict=True)
-    return list(await asyncio.gather(*(outcome(prompt, text) for prompt, text in pairs)))
+    return list(await asyncio.gather(*(call_reward(prompt, text) for prompt, text in pairs)))
 
 
 async def _await(value: Any) -> Any:

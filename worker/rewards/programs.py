@@ -64,9 +64,9 @@ def call_function(request: Request) -> dict[str, Any]:
     namespace = _execute(request["program"], "__program__")
     function = _function(namespace, request["function"])
     arguments = [decode_value(value) for value in request["arguments"]]
-    named = {name: decode_value(value) for name, value in request["named"].items()}
+    keyword_arguments = {name: decode_value(value) for name, value in request["named"].items()}
     try:
-        value = function(*arguments, **named)
+        value = function(*arguments, **keyword_arguments)
     except Exception as error:  # noqa: BLE001 - A test may expect an exception.
         return {"raised": type(error).__name__}
     return {"value": encode_value(value)}

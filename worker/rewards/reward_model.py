@@ -36,14 +36,14 @@ class RewardModel:
         For rewards by step, each prefix of the completion that ends with a step is scored. Without any step
         the reward is 0.
         """
-        texts = [self._beginnings(text) for _, text in pairs]
+        prefix_lists = [self._beginnings(text) for _, text in pairs]
         bodies = [
             {"model": self._model, "messages": _turns(prompt.text, text)}
-            for (prompt, _), beginnings in zip(pairs, texts, strict=True)
-            for text in beginnings
+            for (prompt, _), prefixes in zip(pairs, prefix_lists, strict=True)
+            for text in prefixes
         ]
         answers = iter(self.endpoint.ask_all(bodies))
-        return [self._value([next(answers) for _ in beginnings]) for beginnings in texts]
+        return [self._value([next(answers) for _ in prefixes]) for prefixes in prefix_lists]
 
     def _beginnings(self, text: str) -> list[str]:
         if self.term.per == "completion":

@@ -42,9 +42,11 @@ class ServedTerm:
     def take_usage(self) -> Usage:
         """Return the counters since the last call."""
         usage, self.endpoint.usage = self.endpoint.usage, Usage()
-        read, written = self.prices
-        if read or written:
-            usage.cost = (usage.prompt_tokens * read + usage.completion_tokens * written) / 1_000_000
+        prompt_price, completion_price = self.prices
+        if prompt_price or completion_price:
+            usage.cost = (
+                usage.prompt_tokens * prompt_price + usage.completion_tokens * completion_price
+            ) / 1_000_000
         return usage
 
     def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:

@@ -88,13 +88,15 @@ class CollectedGroups:
     @property
     def sampled(self) -> list[Group]:
         """The groups that this step sampled."""
-        carried = set(self.carried)
-        return [group for index, group in enumerate(self.groups) if index not in carried]
+        carried_indices = set(self.carried)
+        return [group for index, group in enumerate(self.groups) if index not in carried_indices]
 
     def judge(self, count: int, informative: Sequence[int], reason: str) -> None:
         """Mark which of the next `count` groups train. The others are left out for `reason`."""
-        self.left_out |= {len(self.groups) + at: reason for at in range(count) if at not in informative}
-        self.trained += [len(self.groups) + at for at in informative]
+        self.left_out |= {
+            len(self.groups) + offset: reason for offset in range(count) if offset not in informative
+        }
+        self.trained += [len(self.groups) + offset for offset in informative]
 
     def add(self, epoch: "CollectedGroups") -> None:
         """Append the samples of an additional epoch of the same prompts."""
@@ -141,7 +143,7 @@ class Collector:
         informative or all batches are used. Surplus groups are recorded. They are carried over to the next
         step (active) or never train (dynamic). An interrupted collection leaves the pool unchanged.
         """
-        needed = self.config.sampling.prompts_per_step
+        target_count = self.config.sampling.prompts_per_step
         refill = self.config.filters.refill
         waiting = list(range(len(self.pool.groups)))
         collected = CollectedGroups(
@@ -154,20 +156,20 @@ class Collector:
             opens_think=self.scorer.opens_think,
             has_tools=self.episodes is not None,
         )
-        while len(collected.trained) < needed and collected.batches < refill.batch_limit:
-            missing = needed - len(collected.trained)
-            size = missing if isinstance(refill, NeighboursRefill) else needed
+        while len(collected.trained) < target_count and collected.batches < refill.batch_limit:
+            missing_count = target_count - len(collected.trained)
+            size = missing_count if isinstance(refill, NeighboursRefill) else target_count
             self._add_batch(collected, sampler, generator, size=size)
         if isinstance(refill, NeighboursRefill):
-            collected.cursor = cursor + needed
+            collected.cursor = cursor + target_count
         collected.informative = len(collected.trained) - len(waiting)
-        collected.is_short = not isinstance(refill, NoRefill) and len(collected.trained) < needed
-        surplus = collected.trained[needed:]
+        collected.is_short = not isinstance(refill, NoRefill) and len(collected.trained) < target_count
+        surplus = collected.trained[target_count:]
         collected.left_out |= dict.fromkeys(surplus, "waiting" if collected.may_carry else "surplus")
         self.pool.groups = (
             [collected.groups[index] for index in surplus] if isinstance(refill, ActiveRefill) else []
         )
-        del collected.trained[needed:]
+        del collected.trained[target_count:]
         return collected
 
     def _add_batch(
@@ -177,21 +179,21 @@ class Collector:
         prompts = self.mixture.prompts(collected.cursor, size)
         if self.episodes is not None:
             prompts = self.episodes.shown(prompts)
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         completions = draw(sampler, self.episodes, prompts, sampling.group_size, sampling, generator)
         greedy_completions = self._greedy(sampler, prompts, generator)
-        sampled = time.perf_counter()
-        scored = self.scorer.score(prompts, completions)
+        sampled_at = time.perf_counter()
+        scored_groups = self.scorer.score(prompts, completions)
         baselines = self._baselines(prompts, greedy_completions)
-        collected.score_seconds += time.perf_counter() - sampled
-        collected.sample_seconds += sampled - started
+        collected.score_seconds += time.perf_counter() - sampled_at
+        collected.sample_seconds += sampled_at - started_at
         collected.greedy_tokens += sum(completion.written for [completion] in greedy_completions)
-        collected.judge(len(scored), self._informative(scored), self.reason)
-        rewards, has_reward = reward_tensors([_rewards_without_length(group) for group in scored])
+        collected.judge(len(scored_groups), self._informative(scored_groups), self.reason)
+        rewards, has_reward = reward_tensors([_rewards_without_length(group) for group in scored_groups])
         is_compared = has_reward.sum(dim=1) > 1
         collected.compared += int(is_compared.sum())
         collected.equal += int((is_compared & ~filters.group_variation_mask(rewards, has_reward)).sum())
-        groups = shape_rewards(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
+        groups = shape_rewards(scored_groups, self.config.length, max_new_tokens=sampling.max_new_tokens)
         if baselines:
             groups = [
                 replace(group, greedy_reward=reward) for group, reward in zip(groups, baselines, strict=True)
@@ -253,14 +255,14 @@ def shape_rewards(groups: Sequence[Group], length: LengthConfig, *, max_new_toke
 
 
 def _scale_truncated(group: Group, factor: float) -> Group:
-    rewards, scored = reward_tensors([group.rewards])
+    rewards, has_reward = reward_tensors([group.rewards])
     is_truncated = torch.tensor([[completion.is_truncated for completion in group.completions]])
-    scaled = shaping.scaled_truncated_rewards(rewards, is_truncated, factor=factor)
-    counted = {
+    scaled_rewards = shaping.scaled_truncated_rewards(rewards, is_truncated, factor=factor)
+    counted_terms = {
         name: _scale_term(values, is_truncated, factor, sign=-1 if group.weights.get(name, 1.0) < 0 else 1)
         for name, values in group.counted.items()
     }
-    return replace(group, rewards=_to_tuple(scaled, scored), counted=counted)
+    return replace(group, rewards=_to_tuple(scaled_rewards, has_reward), counted=counted_terms)
 
 
 def _scale_term(

@@ -33,8 +33,8 @@ def mismatch(
     are checked.
     """
     step = max(1, len(groups) // MAX_COMPLETIONS)
-    chosen = list(range(0, len(groups), step))[:MAX_COMPLETIONS]
-    values = [_k3(policy, encoded[at], groups[at][0], sampling) for at in chosen]
+    indices = list(range(0, len(groups), step))[:MAX_COMPLETIONS]
+    values = [_k3(policy, encoded[index], groups[index][0], sampling) for index in indices]
     return torch.cat(values).mean().item() if values else 0.0
 
 

@@ -150,8 +150,10 @@ class VllmProcess:
             raise EngineFailed(f"{late}: {self.last_words()}")
 
     def _is_well(self, client: httpx2.Client) -> bool:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
-            probe.connect(str(self._command.socket))  # httpx2 would leave open a socket that cannot connect
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as unix_socket:
+            unix_socket.connect(
+                str(self._command.socket)
+            )  # httpx2 would leave open a socket that cannot connect
             with (
                 contextlib.suppress(httpx2.HTTPError),
                 client.stream("GET", "http://vllm/health") as response,
@@ -170,21 +172,21 @@ class VllmProcess:
         is_memory = any(saying in line for saying in VLLM_MEMORY_MESSAGES for line in lines)
         hint = "; another sampling.engine.memory_share may fit" if is_memory else ""
         code = self._process.poll()
-        ended = "" if code is None else f" ({_exit_text(code)})"
-        return f"{reason}{ended}{hint}"
+        exit_note = "" if code is None else f" ({_exit_text(code)})"
+        return f"{reason}{exit_note}{hint}"
 
     def kill(self) -> None:
         """End the process and all processes that it has started."""
-        started: list[psutil.Process] = []
+        children: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error):
-            started = psutil.Process(self.pid).children(recursive=True)
+            children = psutil.Process(self.pid).children(recursive=True)
         if not self.is_apart and self.is_running():
             self._process.terminate()  # it ends its engine's process
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
         self._process.kill()
         self._process.wait()
-        for process in started:
+        for process in children:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self._reader.join(END_SECONDS)

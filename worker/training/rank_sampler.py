@@ -122,9 +122,9 @@ def shared_cancellation(
     def is_over() -> bool:
         if ranks.rank:
             return bool(store.check([note]))
-        if over := is_unwanted():
+        if is_cancelled := is_unwanted():
             store.set(note, "1")
-        return over
+        return is_cancelled
 
     return is_over
 
@@ -162,8 +162,8 @@ def sample_together(
     except Interrupted:
         completions = None
     gathered = ranks.gathered((completions, limit.rows), is_patient=True)
-    parts = [rank_groups for rank_groups, _ in gathered]
+    groups_by_rank = [rank_groups for rank_groups, _ in gathered]
     limit.halvings += limit.lower(min((rows for _, rows in gathered if rows), default=0))
-    if any(rank_groups is None for rank_groups in parts):
+    if any(rank_groups is None for rank_groups in groups_by_rank):
         raise Interrupted
-    return [group for rank_groups in parts for group in rank_groups]
+    return [group for rank_groups in groups_by_rank for group in rank_groups]

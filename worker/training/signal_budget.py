@@ -15,22 +15,22 @@ def signal_budget(collected: CollectedGroups, update_stats: UpdateStats, seconds
     other time is divided among the tokens of the groups that trained. The result is empty without
     completions.
     """
-    trained_as = {index: position for position, index in enumerate(collected.trained)}
-    carried = set(collected.carried)
+    position_by_index = {index: position for position, index in enumerate(collected.trained)}
+    carried_indices = set(collected.carried)
     completions: Counter[Part] = Counter()
     sampled: Counter[Part] = Counter()
     trained: Counter[Part] = Counter()
     tokens: Counter[Part] = Counter()
     for index, group in enumerate(collected.groups):
-        trained_position = trained_as.get(index)
+        trained_position = position_by_index.get(index)
         for position in range(len(group.completions)):
-            category, used = _categorise(group, position, trained_position, update_stats)
+            category, category_tokens = _categorise(group, position, trained_position, update_stats)
             completions[category] += 1
-            tokens.update(used)
-            if index not in carried:
-                sampled.update(used)
+            tokens.update(category_tokens)
+            if index not in carried_indices:
+                sampled.update(category_tokens)
             if trained_position is not None:
-                trained.update(used)
+                trained.update(category_tokens)
     if not completions:
         return {}
     sampling_seconds = min(seconds, collected.sample_seconds + collected.score_seconds)
@@ -89,5 +89,5 @@ def _before_updates(
 
 def _shares(*counts: Counter[Part]) -> dict[Part, float]:
     """Return the share of each category in the first of these counters that is not empty."""
-    counted = next(counter for counter in counts if counter.total())
-    return {category: counted[category] / counted.total() for category in PARTS}
+    first_counts = next(counter for counter in counts if counter.total())
+    return {category: first_counts[category] / first_counts.total() for category in PARTS}

@@ -124,22 +124,22 @@ def _length_metrics(groups: Sequence[Group]) -> Metrics:
             bool(REFLECTION.search(completion.own_text)) for completion in completions
         ),
     }
-    right, wrong = _lengths_by_correctness(groups)
-    if right:
-        metrics["length/mean_correct"] = fmean(right)
-    if wrong:
-        metrics["length/mean_incorrect"] = fmean(wrong)
+    correct_lengths, incorrect_lengths = _lengths_by_correctness(groups)
+    if correct_lengths:
+        metrics["length/mean_correct"] = fmean(correct_lengths)
+    if incorrect_lengths:
+        metrics["length/mean_incorrect"] = fmean(incorrect_lengths)
     return metrics
 
 
 def _lengths_by_correctness(groups: Iterable[Group]) -> tuple[list[int], list[int]]:
-    right: list[int] = []
-    wrong: list[int] = []
+    correct_lengths: list[int] = []
+    incorrect_lengths: list[int] = []
     for group in groups:
         for completion, value in zip(group.completions, group.correctness, strict=False):
             if value is not None:
-                (right if value >= 1 else wrong).append(completion.written)
-    return right, wrong
+                (correct_lengths if value >= 1 else incorrect_lengths).append(completion.written)
+    return correct_lengths, incorrect_lengths
 
 
 def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:

@@ -92,9 +92,9 @@ def _weight_statistics(
     completions, prompts = len(lengths), int(batch.group_index.unique().numel())
     tokens = int(lengths.sum())
     match objective.aggregation:
-        case knobs.TokenMean(over=over):
+        case knobs.TokenMean(over=scope):
             weight = f"1 / Σ|o| = 1 / {tokens:,}"
-            if over == "sampled" and request["token_share"] != 1:
+            if scope == "sampled" and request["token_share"] != 1:
                 weight += f", times {request['token_share']:.4g} for groups that were left out"
         case knobs.SeqMeanTokenMean():
             weight = f"1 / (B |o_i|) = 1 / ({completions:,} |o_i|)"
@@ -124,8 +124,8 @@ def _weight_statistics(
         "advantage_highest": float(exact_advantages.max()),
     }
     if clipped is not None:
-        sides = {"clipped_below": -1, "clipped_above": 1, "clipped_dual": 2}
-        numbers |= {name: int(clipped.eq(side).sum()) for name, side in sides.items()}
+        code_by_name = {"clipped_below": -1, "clipped_above": 1, "clipped_dual": 2}
+        numbers |= {name: int(clipped.eq(code).sum()) for name, code in code_by_name.items()}
     return weight, numbers
 
 
@@ -135,12 +135,12 @@ def _batch(
     """Return the stored groups as one optimizer batch, with the advantages of an objective."""
     mask = values["mask"] > 0
     is_run_objective = objective == run_objective
-    old = values.get("old_logprob", values["policy_logprob"])
+    old_logprobs = values.get("old_logprob", values["policy_logprob"])
     batch = PolicyBatch(
         mask=mask,
         advantages=torch.zeros(len(mask)),
         group_index=torch.tensor(request["group_index"]),
-        old_logprobs=old,
+        old_logprobs=old_logprobs,
         sampler_logprobs=values.get("logprob"),
         reference_logprobs=values.get("reference_logprob"),
         scored=torch.tensor([reward is not None for reward in request["rewards"]]),
@@ -152,8 +152,10 @@ def _batch(
         router_shift=values.get("router_shift"),
     )
     if is_run_objective or objective.advantage == run_objective.advantage:
-        recorded = values.get("advantage", torch.tensor(request["advantages"], dtype=torch.float32))
-        batch = replace(batch, advantages=recorded)
+        recorded_advantages = values.get(
+            "advantage", torch.tensor(request["advantages"], dtype=torch.float32)
+        )
+        batch = replace(batch, advantages=recorded_advantages)
     else:
         batch = _estimate_advantages(objective, batch, request)
     if isinstance(objective.token_weight, knobs.TopEntropy):
@@ -182,8 +184,8 @@ def _estimate_advantages(objective: Objective, batch: PolicyBatch, request: dict
     lengths = batch.mask.sum(dim=1).to(rewards).view(rewards.shape)
     advantages = estimate_advantages(rewards, scored, advantage, lengths=lengths).advantages
     batch = replace(batch, advantages=advantages.flatten().float())
-    for over in ("step", "minibatch"):
-        batch = whiten(batch, advantage, over=over)
+    for scope in ("step", "minibatch"):
+        batch = whiten(batch, advantage, over=scope)
     return batch
 
 

@@ -98,8 +98,8 @@ class OpenEnvEpisodes(TurnTaking):
         losses, self._losses = self._losses, []
         if not losses:
             return ""
-        by = f"by the environment {self.config.server}"
-        return f"{len(losses)} episodes were lost {by}; the last: {losses[-1]}"
+        cause = f"by the environment {self.config.server}"
+        return f"{len(losses)} episodes were lost {cause}; the last: {losses[-1]}"
 
     @property
     def schema(self) -> ActionSchema:
@@ -179,16 +179,16 @@ class OpenEnvEpisodes(TurnTaking):
         while True:
             candidates = [waiting.popleft() for _ in range(min(places, len(waiting)))]
             outcomes = self.server.begin_all([episode_seed(episode.prompt.id) for episode in candidates])
-            begun, rejected = list[PlayedEpisode](), list[PlayedEpisode]()
-            for episode, became in zip(candidates, outcomes, strict=True):
-                if isinstance(became, Full):
-                    rejected.append(episode)
+            begun_episodes, rejected_episodes = list[PlayedEpisode](), list[PlayedEpisode]()
+            for episode, outcome in zip(candidates, outcomes, strict=True):
+                if isinstance(outcome, Full):
+                    rejected_episodes.append(episode)
                 else:
-                    begun.append(self._begin_episode(episode, became))
-            waiting.extendleft(reversed(rejected))
+                    begun_episodes.append(self._begin_episode(episode, outcome))
+            waiting.extendleft(reversed(rejected_episodes))
             is_alone = places == self.server.limit
-            if begun or not rejected or not is_alone:
-                return begun
+            if begun_episodes or not rejected_episodes or not is_alone:
+                return begun_episodes
             if time.monotonic() > deadline:
                 seconds = f"{self.config.wait_seconds:g}"
                 raise self.server.failed(f"it had no place for a session within {seconds} seconds")
@@ -228,9 +228,9 @@ class OpenEnvEpisodes(TurnTaking):
 
         The action is sent only once, because a failed environment may have acted on it.
         """
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         text, outcome = self._step(episode)
-        return ToolAnswer(text, outcome, time.perf_counter() - started)
+        return ToolAnswer(text, outcome, time.perf_counter() - started_at)
 
     def _step(self, episode: PlayedEpisode) -> tuple[str, str]:
         if episode.session is None:
@@ -285,9 +285,9 @@ def _end(episodes: Sequence[PlayedEpisode]) -> None:
 
 def _append_to_user(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
     """Append a text to the last user turn of a conversation, because templates require alternating roles."""
-    *before, last = messages
-    if last.get("role") == "user" and isinstance(last.get("content"), str):
-        return (*before, {**last, "content": f"{last['content'].rstrip()}\n{text}"})
+    *earlier_messages, last_message = messages
+    if last_message.get("role") == "user" and isinstance(last_message.get("content"), str):
+        return (*earlier_messages, {**last_message, "content": f"{last_message['content'].rstrip()}\n{text}"})
     return (*messages, {"role": "user", "content": text})
 
 

@@ -30,7 +30,7 @@ def prompt_text(text: str, encoder: ObservationEncoder, *, limit: int) -> str:
     Names of control tokens are removed, because a prompt, unlike an observation, would encode them as such.
     """
     encoded = encoder.answer(text, limit=limit)
-    plain = str(encoder.tokenizer.decode(encoded.ids))
-    while encoder.word is not None and encoder.word.search(plain):
-        plain = encoder.word.sub(lambda match: f"{match[0][0]} {match[0][1:]}", plain)
-    return plain + CUT if encoded.is_cut else plain
+    decoded_text = str(encoder.tokenizer.decode(encoded.ids))
+    while encoder.word is not None and encoder.word.search(decoded_text):
+        decoded_text = encoder.word.sub(lambda match: f"{match[0][0]} {match[0][1:]}", decoded_text)
+    return decoded_text + CUT if encoded.is_cut else decoded_text
