@@ -29,10 +29,10 @@ class Measured:
 async def ask(port: int, requests: Iterator[bytes], measured: Measured, deadline: float) -> None:
     """Send requests as one client on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
-    while (began := time.perf_counter()) < deadline:
+    while (started_at := time.perf_counter()) < deadline:
         writer.write(next(requests))
         status, size, is_last = await _answer(reader)
-        measured.seconds.append(time.perf_counter() - began)
+        measured.seconds.append(time.perf_counter() - started_at)
         measured.statuses[status] += 1
         measured.bytes = max(measured.bytes, size)
         if is_last:

@@ -61,10 +61,10 @@ def level_window(log: Log) -> Log | None:
     """
     accuracy = log.series["eval/accuracy"].finite()
     best = float(accuracy.values.max(initial=0.0))
-    level = np.flatnonzero(best - accuracy.values <= surely_lower(best))
-    if not len(level) or len(accuracy) - level[0] < MIN_EVALUATIONS:
+    level_indices = np.flatnonzero(best - accuracy.values <= surely_lower(best))
+    if not len(level_indices) or len(accuracy) - level_indices[0] < MIN_EVALUATIONS:
         return None
-    first = accuracy.steps[level[0]]
+    first = accuracy.steps[level_indices[0]]
     return replace(log, series={name: series.between(first, np.inf) for name, series in log.series.items()})
 
 

@@ -97,11 +97,11 @@ def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
 
 def timed(service: Service, path: str, params: Params) -> float:
     """Return the seconds of a request, which must succeed."""
-    started = time.perf_counter()
-    answer = service.http.get(f"/api/v1{path}", params=params)
-    seconds = time.perf_counter() - started
-    if not answer.is_success:
-        raise SystemExit(f"{path} {params}: {answer.status_code} {answer.text[:300]}")
+    started_at = time.perf_counter()
+    response = service.http.get(f"/api/v1{path}", params=params)
+    seconds = time.perf_counter() - started_at
+    if not response.is_success:
+        raise SystemExit(f"{path} {params}: {response.status_code} {response.text[:300]}")
     return seconds
 
 
@@ -154,17 +154,19 @@ def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 
         "Rollouts": (f"/rollouts?run={filled.rollout_run}", "text=boxed"),
     }
     with chromium() as browser:
-        for name, (path, drawn) in pages.items():
-            timings = (_visit(fresh_page(browser, service), service.url + path, drawn) for _ in range(visits))
+        for name, (path, selector) in pages.items():
+            timings = (
+                _visit(fresh_page(browser, service), service.url + path, selector) for _ in range(visits)
+            )
             paints, data_times = zip(*timings, strict=True)
             figures.pages[name] = (median(paints), median(data_times))
 
 
 def _visit(page: Any, address: str, drawn: str) -> tuple[float, float]:
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     page.goto(address)
     page.locator(drawn).first.wait_for(timeout=60_000)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - started_at
     paint = page.evaluate(FIRST_PAINT) / 1000
     page.context.close()
     return paint, seconds
