@@ -66,12 +66,16 @@ async def _chunks(reader: asyncio.StreamReader) -> int:
 async def main() -> None:
     """Run the job."""
     job: dict[str, Any] = json.load(sys.stdin)
-    measured = Measured()
+    measurements = Measured()
     deadline = time.perf_counter() + job["seconds"]
     numbers = count(time.time_ns() // 1_000_000)
     requests = (job["request"].replace("NUMBER", str(number)).encode() for number in numbers)
-    await asyncio.gather(*(ask(job["port"], requests, measured, deadline) for _ in range(job["clients"])))
-    print(json.dumps({"seconds": measured.seconds, "statuses": measured.statuses, "bytes": measured.bytes}))
+    await asyncio.gather(*(ask(job["port"], requests, measurements, deadline) for _ in range(job["clients"])))
+    print(
+        json.dumps(
+            {"seconds": measurements.seconds, "statuses": measurements.statuses, "bytes": measurements.bytes}
+        )
+    )
 
 
 asyncio.run(main())

@@ -28,8 +28,8 @@ class ResponseStats:
     @property
     def p95(self) -> float:
         """Return the 95th percentile by nearest rank."""
-        ordered = sorted(self.seconds)
-        return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+        sorted_seconds = sorted(self.seconds)
+        return sorted_seconds[min(len(sorted_seconds) - 1, int(0.95 * len(sorted_seconds)))]
 
 
 def ask(

@@ -17,8 +17,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def _ms(answered: ResponseStats | None) -> str:
     if answered is None:
         return "not measured"
-    failed = f"; {answered.errors} of {len(answered.seconds)} were errors" if answered.errors else ""
-    return f"{answered.middle * 1e3:,.1f} / {answered.p95 * 1e3:,.1f}{failed}"
+    error_note = f"; {answered.errors} of {len(answered.seconds)} were errors" if answered.errors else ""
+    return f"{answered.middle * 1e3:,.1f} / {answered.p95 * 1e3:,.1f}{error_note}"
 
 
 def beside_table(beside: Comparison, sizes: Sequence[int]) -> str:

@@ -62,11 +62,11 @@ def main() -> None:
         return
     recorded_results = recorded()
     keys = later(arguments.seeds) if arguments.later else suite(arguments.part, arguments.seeds)
-    missing = [key for key in keys if key not in recorded_results]
+    missing_keys = [key for key in keys if key not in recorded_results]
     if arguments.healthy:
-        missing = [key for key in missing if not key.plant]
-    if missing and not arguments.table:
-        train(missing)
+        missing_keys = [key for key in missing_keys if not key.plant]
+    if missing_keys and not arguments.table:
+        train(missing_keys)
     text = tables()
     RESULTS_PATH.write_text(text, encoding="utf-8")
     print(text)
@@ -87,20 +87,22 @@ def _of_labels(path: Path, url: str) -> str:
 def tables() -> str:
     """Return the tables of the chosen splits, each under its caption."""
     results = recorded()
-    built = _trained(results, "build")
-    build = f"{built} of the part that the detectors were built on: these figures are optimistic."
-    sections = [f"{build}\n\n{report(results, 'build')}"]
+    built_runs = _trained(results, "build")
+    build_caption = (
+        f"{built_runs} of the part that the detectors were built on: these figures are optimistic."
+    )
+    sections = [f"{build_caption}\n\n{report(results, 'build')}"]
     if FIRST_JUDGED_VERSION is None:
         waits = f"{_trained(results, 'unseen')} of the part that is looked at once, when it is trained"
         sections.append(f"{waits}: on unseen runs the error rates are **not measured**.")
     else:
-        trained = _trained(results, "unseen")
-        unseen = (
-            f"{trained} of the part that no detector of version {FIRST_JUDGED_VERSION} was built on. "
+        trained_runs = _trained(results, "unseen")
+        unseen_caption = (
+            f"{trained_runs} of the part that no detector of version {FIRST_JUDGED_VERSION} was built on. "
             f"The detectors of version {VERSION} were made after it had been looked at: "
             "on runs of others they may do worse."
         )
-        sections.insert(0, f"{unseen}\n\n{report(results, 'unseen')}")
+        sections.insert(0, f"{unseen_caption}\n\n{report(results, 'unseen')}")
     if later_runs := later_report(results):
         sections.insert(1, later_runs)
     return "\n\n".join(sections) + "\n"

@@ -67,14 +67,14 @@ def read_record() -> list[dict[str, Any]]:
 def train() -> None:
     """Train the plants that are not recorded yet, seed by seed."""
     recorded_plants = {(record["plant"], record["seed"]) for record in read_record()}
-    missing = [
+    missing_plants = [
         (plant, seed) for seed in SEEDS for plant in CHANGES_BY_PLANT if (plant, seed) not in recorded_plants
     ]
-    if not missing:
+    if not missing_plants:
         return
     with service_with_problems() as service:
         parents: dict[int, str] = {}
-        for plant, seed in missing:
+        for plant, seed in missing_plants:
             if seed not in parents:
                 parents[seed] = _wait_until_ended(service, _healthy_run(service, seed))
             record = {"plant": plant, "seed": seed} | _try_remedies(

@@ -35,8 +35,8 @@ def labelled_runs(rows: Iterable[Mapping[str, Any]]) -> list[Labelled]:
 
 
 def _labelled(run: str, run_labels: list[tuple[int, bool]]) -> Labelled:
-    hacked = [step for step, is_hacked in run_labels if is_hacked]
-    return Labelled(run, len(run_labels), len(hacked), min(hacked, default=None))
+    hacked_steps = [step for step, is_hacked in run_labels if is_hacked]
+    return Labelled(run, len(run_labels), len(hacked_steps), min(hacked_steps, default=None))
 
 
 def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, Any]]) -> str:

@@ -124,11 +124,11 @@ def _is_dominated(log: Log) -> bool:
 
 def _shifted(rewards: Floats) -> bool:
     baseline = float(rewards[:20].mean())
-    up = down = 0.0
+    upward_sum = downward_sum = 0.0
     for reward in rewards[20:].tolist():
-        up = max(0.0, up + reward - baseline - 0.5)
-        down = max(0.0, down - (reward - baseline) - 0.5)
-        if up > 5 or down > 5:
+        upward_sum = max(0.0, upward_sum + reward - baseline - 0.5)
+        downward_sum = max(0.0, downward_sum - (reward - baseline) - 0.5)
+        if upward_sum > 5 or downward_sum > 5:
             return True
     return False
 

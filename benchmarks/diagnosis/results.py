@@ -65,9 +65,9 @@ class Judged(NamedTuple):
         """Steps between the planted step and the onset's interval, or None without an onset."""
         if self.diagnosis.onset is None:
             return None
-        planted = PLANTED_STEP if ALL_PLANTS[self.key.plant].when == "mid" else 1
+        planted_step = PLANTED_STEP if ALL_PLANTS[self.key.plant].when == "mid" else 1
         low, high = self.diagnosis.onset
-        return max(low - planted, planted - high, 0)
+        return max(low - planted_step, planted_step - high, 0)
 
 
 def log_of(result: Mapping[str, Any]) -> Log:

@@ -52,9 +52,9 @@ def recorded() -> list[Recorded]:
 def first_seeds(runs: Iterable[Recorded], count: int | None) -> Iterator[Recorded]:
     """Return the runs of the first seeds of each claim, or all."""
     for _, group in groupby(runs, key=lambda run: run["claim"]):
-        of_claim = list(group)
-        seeds = sorted({run["seed"] for run in of_claim})[:count]
-        yield from (run for run in of_claim if run["seed"] in seeds)
+        claim_runs = list(group)
+        seeds = sorted({run["seed"] for run in claim_runs})[:count]
+        yield from (run for run in claim_runs if run["seed"] in seeds)
 
 
 def train_again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
@@ -66,17 +66,17 @@ def train_again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
         service = Service(state, DATASETS_DIR=str(data_directory))
         try:
             service.wait()
-            launched = {
+            run_by_id = {
                 run_id: run
                 for _, group in groupby(runs, key=lambda run: (run["claim"], run["seed"]))
                 for run_id, run in launch(service, list(group)).items()
             }
-            for number, (run_id, run) in enumerate(launched.items(), 1):
+            for number, (run_id, run) in enumerate(run_by_id.items(), 1):
                 wait_for(service, run_id)
                 text = service.http.get(f"/api/v1/runs/{run_id}/metrics.csv").raise_for_status().text
                 values = [row.get(ACCURACY_METRIC) for row in csv.DictReader(text.splitlines())]
                 yield run, last(values)
-                print(f"{number} of {len(launched)}: {run['claim']}, {run['variant']}, seed {run['seed']}")
+                print(f"{number} of {len(run_by_id)}: {run['claim']}, {run['variant']}, seed {run['seed']}")
         finally:
             service.stop()
 

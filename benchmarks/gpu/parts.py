@@ -338,9 +338,9 @@ def tests_part(job: Job, _sizes: Sizes) -> Rows:
             text=True,
             check=False,
         )
-        failed = re.findall(r"^FAILED (\S+)", result.stdout, re.MULTILINE)
+        failed_tests = re.findall(r"^FAILED (\S+)", result.stdout, re.MULTILINE)
         last = (result.stdout.strip().splitlines() or [result.stderr[-200:]])[-1].strip("= ")
-        yield file, f"{last} {' '.join(failed[:5])}"
+        yield file, f"{last} {' '.join(failed_tests[:5])}"
 
 
 FUNCTION_BY_PART: dict[str, Callable[[Job, Sizes], Rows]] = {

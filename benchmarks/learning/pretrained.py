@@ -102,8 +102,8 @@ def train(service: Service, arm: str, seed: int, base: dict[str, Any]) -> dict[s
     response = service.http.post("/api/v1/experiments", json=body, headers=key)
     if not response.is_success:
         raise SystemExit(f"the run was not launched: {response.text[:500]}")
-    [launched] = response.json()["runs"]
-    while (run := service.get(f"/runs/{launched['id']}"))["status"] not in ENDED_STATUSES:
+    [launched_run] = response.json()["runs"]
+    while (run := service.get(f"/runs/{launched_run['id']}"))["status"] not in ENDED_STATUSES:
         print(f"\r{arm}, seed {seed}: step {run['last_step'] or 0}", end="", flush=True, file=sys.stderr)
         time.sleep(POLL_SECONDS)
     print(file=sys.stderr)

@@ -55,12 +55,12 @@ def main() -> None:
                 by_database[database] = fill_and_measure(installed, size, rounds=rounds)
         _publish(table(by_database, size, rounds), "results.md", share)
     if "rollouts" in arguments.parts:
-        of_rollouts = Rollouts().scaled(share)
+        rollouts_size = Rollouts().scaled(share)
         texts = {}
         for database in arguments.databases:
-            with installation(database, arguments.cache, f"-{of_rollouts.completions}") as installed:
-                texts[database] = inspected(installed, of_rollouts, rounds=rounds)
-        _publish(rollouts_table(texts, of_rollouts, rounds), "results-rollouts.md", share)
+            with installation(database, arguments.cache, f"-{rollouts_size.completions}") as installed:
+                texts[database] = inspected(installed, rollouts_size, rounds=rounds)
+        _publish(rollouts_table(texts, rollouts_size, rounds), "results-rollouts.md", share)
 
 
 def _publish(text: str, name: str, share: float) -> None:

@@ -235,7 +235,7 @@ def seal_all(sessions: Sessions) -> float:
 
 def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
     """Copy the curves of the sources to the targets within the database."""
-    copied = 0
+    point_count = 0
     for first in range(0, len(targets), 20):
         with sessions.begin() as session:
             for number, target in enumerate(targets[first : first + 20], first):
@@ -249,8 +249,8 @@ def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
                 session.execute(
                     update(Attempt).where(Attempt.run_id == target).values(packed_step=ALL_PACKED)
                 )
-                copied += 1_000 * len(CURVE_METRICS)
-    return copied
+                point_count += 1_000 * len(CURVE_METRICS)
+    return point_count
 
 
 def _rollouts(sessions: Sessions, run: str, groups: int) -> int:

@@ -49,8 +49,8 @@ def measure(service: Service, sessions: Sessions, size: Size, filled: Filled, *,
 
 def percentile(seconds: list[float], share: float) -> float:
     """Return a percentile by nearest rank."""
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    sorted_seconds = sorted(seconds)
+    return sorted_seconds[min(len(sorted_seconds) - 1, int(share * len(sorted_seconds)))]
 
 
 def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
@@ -110,13 +110,13 @@ def _walk(service: Service, sessions: Sessions, figures: Figures) -> None:
     with sessions() as session:
         expected = set(session.scalars(select(Run.id)))
     finished = threading.Event()
-    adding = threading.Thread(target=_add_runs, args=(sessions, finished, figures))
-    adding.start()
+    adding_thread = threading.Thread(target=_add_runs, args=(sessions, finished, figures))
+    adding_thread.start()
     try:
         met = list(_all_runs(service))
     finally:
         finished.set()
-        adding.join()
+        adding_thread.join()
     figures.walked = len(met)
     figures.walked_twice = len(met) - len(set(met))
     figures.missed = len(expected - set(met))

@@ -67,10 +67,10 @@ def measured(curves: Curves) -> dict[str, float]:
     points = sum(map(len, curves.values()))
     byte_counts: dict[str, float] = {}
     for database in ("sqlite", "postgres"):
-        live, sealed = ours(database, curves)
+        row_bytes, sealed_bytes = ours(database, curves)
         byte_counts |= {
-            f"GRPO Lab, {database}, sealed": sealed,
-            f"GRPO Lab, {database}, while it trains": live,
+            f"GRPO Lab, {database}, sealed": sealed_bytes,
+            f"GRPO Lab, {database}, while it trains": row_bytes,
         }
     byte_counts["Parquet, a file for each run, zstd"] = parquet(curves)
     for peer in PEER_NAMES:
@@ -127,10 +127,10 @@ def peer_bytes(peer: str, curves: Curves) -> tuple[int, str]:
             "curves": str(curves_directory),
             "names": list(curves),
         }
-        stored = run(python_of(peer), SIDES_PATH, job | {"within": 600.0, "threads": 1})
-        if len(stored["ids"]) < len(curves):
-            raise SystemExit(f"{peer} stored {len(stored['ids'])} of {len(curves)} runs")
-        return sum(file_sizes(directory)), stored["version"]
+        created = run(python_of(peer), SIDES_PATH, job | {"within": 600.0, "threads": 1})
+        if len(created["ids"]) < len(curves):
+            raise SystemExit(f"{peer} stored {len(created['ids'])} of {len(curves)} runs")
+        return sum(file_sizes(directory)), created["version"]
 
 
 def file_sizes(directory: Path) -> Iterator[int]:

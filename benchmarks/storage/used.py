@@ -25,7 +25,7 @@ def used_bytes(sessions: Sessions, tables: Sequence[str]) -> int:
             return int(size * (pages - free_pages))
         total = 0
         for table in tables:
-            apart = connection.scalar(TOAST_SIZE_QUERY, {"table": table})
-            connection.execute(text(f"VACUUM {'' if apart else 'FULL'} {table}"))
+            has_toast = connection.scalar(TOAST_SIZE_QUERY, {"table": table})
+            connection.execute(text(f"VACUUM {'' if has_toast else 'FULL'} {table}"))
             total += connection.scalar(text(f"SELECT pg_total_relation_size('{table}')"))
         return total

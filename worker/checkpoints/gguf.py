@@ -64,9 +64,11 @@ def examine_header(file: Path, directory: Path) -> GgufHeader:
 
 def convert(file: Path, directory: Path, name: str) -> None:
     """Write the policy of an examined file. Raise BadGguf, InvalidConfig or OSError."""
-    closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-    _open_model(file, closed).save_pretrained(directory)
-    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, **closed).save_pretrained(directory)
+    loader_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    _open_model(file, loader_options).save_pretrained(directory)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, **loader_options).save_pretrained(
+        directory
+    )
     open_directory(directory, PolicyConfig(name=name, chat_template=True))
     for path in directory.iterdir():
         path.chmod(0o644)  # safetensors writes files that only their owner can read

@@ -110,11 +110,11 @@ class Checkpoints:
     def _restore(self, policy: Policy, parts: Parts) -> int | None:
         remove_drafts(self.root, self._is_ours)
         rows = self.recorder.read(lambda session: store.load_checkpoints(session, self.run_id))
-        recorded = self.recorder.read(lambda session: store.last_recorded_step(session, self.run_id))
-        self._fetch_unrecorded(rows, recorded)
+        recorded_step = self.recorder.read(lambda session: store.last_recorded_step(session, self.run_id))
+        self._fetch_unrecorded(rows, recorded_step)
         self._look_for_unrecorded({row.path for row in rows})
         rejections: list[dict[str, Any]] = []
-        for candidate in sort_by_preference([*rows, *self.unrecorded_checkpoints.values()], recorded):
+        for candidate in sort_by_preference([*rows, *self.unrecorded_checkpoints.values()], recorded_step):
             name = candidate.directory.name if isinstance(candidate, UnrecordedCheckpoint) else candidate.path
             try:
                 loaded_state = self._load(candidate, self.root / name, policy, parts)
@@ -123,7 +123,7 @@ class Checkpoints:
                 rejections.append({"checkpoint": name, "reason": error.detail})
                 continue
             if isinstance(candidate, UnrecordedCheckpoint):
-                self._adopt(candidate, recorded)
+                self._adopt(candidate, recorded_step)
             self.saved_step = loaded_state.step
             self.restored = RestoredCheckpoint(self.root / name, loaded_state.restored, candidate.attempt)
             # The attempt that saved it may have died before pruning, and this attempt may not save again.
@@ -206,10 +206,10 @@ class Checkpoints:
 
         They may be of later attempts, whose transactions were lost.
         """
-        unrecorded = unrecorded_checkpoints(self.root, recorded_names, self.lineage)
-        if unrecorded:
+        checkpoints = unrecorded_checkpoints(self.root, recorded_names, self.lineage)
+        if checkpoints:
             self.recorder.commit(lambda _: None)  # the run is ours, so no later attempt writes here
-        self.unrecorded_checkpoints = {checkpoint.directory.name: checkpoint for checkpoint in unrecorded}
+        self.unrecorded_checkpoints = {checkpoint.directory.name: checkpoint for checkpoint in checkpoints}
         self.inherited = {*recorded_names, *self.unrecorded_checkpoints}
 
     def _adopt(self, checkpoint: UnrecordedCheckpoint, recorded: int) -> None:
@@ -267,7 +267,7 @@ class Checkpoints:
     ) -> None:
         """Record an event with the restored, reset and refused parts."""
         current_versions = package_versions()
-        differing = {
+        changed_versions = {
             package: [loaded.versions.get(package, ""), version]
             for package, version in current_versions.items()
             if loaded.versions.get(package) != version
@@ -278,7 +278,7 @@ class Checkpoints:
             "parts": ["policy", *loaded.restored],
             "fresh": loaded.fresh,
             "refused": refused,
-            "versions": differing,
+            "versions": changed_versions,
             **details,
         }
         self.recorder.event("checkpoint", "info", message, {"restored": restored}, step=loaded.step)
@@ -331,7 +331,7 @@ class Checkpoints:
         """
         kept_names: set[str] = set()
         keep, spaced = self.config.checkpointing.keep, self.config.checkpointing.spaced
-        spared = {
+        spared_names = {
             "copied": self.uploads.complete,
             "uploading": self.uploads.uploading,
             "damaged": self.refused,
@@ -340,7 +340,7 @@ class Checkpoints:
         def forget(session: Session) -> None:
             kept_names.clear()
             kept_names.update(
-                store.forget_old_checkpoints(session, self.run_id, keep=keep, spaced=spaced, **spared)
+                store.forget_old_checkpoints(session, self.run_id, keep=keep, spaced=spaced, **spared_names)
             )
 
         self.recorder.commit(forget)
@@ -354,14 +354,14 @@ class Checkpoints:
             for directory in self.root.iterdir()
             if directory.is_dir() and directory.suffix != ".fetch"  # another process may be fetching it
         ]
-        removable = [
+        removable_directories = [
             directory
             for directory in directories
             if directory.name not in kept_names and self._may_go(directory)
         ]
-        for directory in removable:
+        for directory in removable_directories:
             remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
-        if removable:
+        if removable_directories:
             sync(self.root)  # A power cut could restore them, and a run that has ended does not prune again.
         self.uploads.forget(kept_names, lambda name: self._may_go(self.root / name))
 

@@ -95,17 +95,17 @@ class Uploads:
         if self._running is not None and not self._running.done():
             return
         self._take_note()
-        lacking = [
+        missing_directories = [
             directory
             for directory in directories
             if directory.name not in self._complete and directory.is_dir()
         ]
         doomed, self._doomed = self._doomed, frozenset()
-        if lacking or doomed:
-            self._at_work = frozenset(directory.name for directory in lacking)
+        if missing_directories or doomed:
+            self._at_work = frozenset(directory.name for directory in missing_directories)
             self._complete -= doomed
             self._partial |= self._at_work | doomed
-            self._running = _run_in_thread(partial(self._work, self._store, lacking, doomed))
+            self._running = _run_in_thread(partial(self._work, self._store, missing_directories, doomed))
 
     def settle(self) -> None:
         """Wait for a running upload, whose duration the store limits."""
@@ -125,18 +125,18 @@ class Uploads:
             self.settle()
             self.start(directories)
             self.settle()
-            lacking = [
+            missing_names = [
                 directory.name
                 for directory in directories
                 if directory.name not in self._complete and directory.is_dir()
             ]
-            if not lacking:
+            if not missing_names:
                 return True
             if time.monotonic() > deadline:
                 break
             self._sleep(PAUSE_SECONDS)
         remedy = f"once {self._store.url} answers: grpolab copy-checkpoints {self._run_id}"
-        message = f"on this machine only: {', '.join(lacking)}; copy it {remedy}"
+        message = f"on this machine only: {', '.join(missing_names)}; copy it {remedy}"
         self._recorder.event("checkpoint", "error", message)
         return False
 
@@ -163,10 +163,10 @@ class Uploads:
 
     def _take_note(self) -> None:
         """Report a fault once until the store answers again."""
-        running, self._running, self._at_work = self._running, None, frozenset()
-        if running is None:
+        future, self._running, self._at_work = self._running, None, frozenset()
+        if future is None:
             return
-        error = running.exception()
+        error = future.exception()
         if error is None:
             if self._is_away:
                 message = "checkpoints are copied to the artifact store again"
@@ -176,8 +176,8 @@ class Uploads:
             raise error
         elif not self._is_away:
             self._is_away = True
-            then = "the copy is tried again with the next checkpoint"
-            message = f"a checkpoint is on this machine only: {error.detail}; {then}"
+            next_try = "the copy is tried again with the next checkpoint"
+            message = f"a checkpoint is on this machine only: {error.detail}; {next_try}"
             self._recorder.event("checkpoint", "warning", message)
 
     def _retry(self, call: Callable[[ArtifactStore], Result]) -> Result:

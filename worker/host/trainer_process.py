@@ -100,8 +100,8 @@ Listener = Callable[[str], None]
 
 def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the complete environment of a trainer in this slot."""
-    granted = (permissions.variables for permissions in settings.permissions.values())
-    names = INHERITED_NAMES.union(*granted)
+    granted_names = (permissions.variables for permissions in settings.permissions.values())
+    names = INHERITED_NAMES.union(*granted_names)
     prefixes = (*INHERITED_PREFIXES, *STORAGE_VARIABLES) if settings.artifacts_url else INHERITED_PREFIXES
     inherited_variables = {
         name: value for name, value in inherited.items() if name in names or name.startswith(prefixes)

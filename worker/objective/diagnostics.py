@@ -273,5 +273,5 @@ def _units(values: Tensor, mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B N"]:
 
 
 def _token_mean(values: Tensor, mask: Bool[Tensor, "B N"]) -> Mean:
-    zeroed = values.to(torch.promote_types(values.dtype, torch.float32)).masked_fill(~mask, 0)
-    return Mean(zeroed.sum(), mask.sum())
+    masked_values = values.to(torch.promote_types(values.dtype, torch.float32)).masked_fill(~mask, 0)
+    return Mean(masked_values.sum(), mask.sum())

@@ -95,8 +95,8 @@ def _n_steps_later(
     sums: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], n_step: int
 ) -> Float[Tensor, "B T"]:
     """Return, for each token, the sum n unmasked tokens later, or 0 beyond the end."""
-    later = torch.zeros_like(sums)
+    later_sums = torch.zeros_like(sums)
     for row, counts in enumerate(mask):
         columns = counts.nonzero().flatten()
-        later[row, columns[:-n_step]] = sums[row, columns[n_step:]]
-    return later
+        later_sums[row, columns[:-n_step]] = sums[row, columns[n_step:]]
+    return later_sums

@@ -152,10 +152,10 @@ class MetricSums:
 
     def __add__(self, other: "MetricSums") -> "MetricSums":
         """Merge the metrics of both sides; a name that only one side has is kept."""
-        joined = dict(self.metrics)
+        metrics = dict(self.metrics)
         for name, metric in other.metrics.items():
-            joined[name] = joined[name] + metric if name in joined else metric
-        return MetricSums(joined)
+            metrics[name] = metrics[name] + metric if name in metrics else metric
+        return MetricSums(metrics)
 
     @classmethod
     def merged(cls, sums: Iterable["MetricSums"]) -> "MetricSums":

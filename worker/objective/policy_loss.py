@@ -163,10 +163,10 @@ def policy_loss(
         surrogate.objective if correction is None else surrogate.objective * correction.weights
     )
     weighted_objective = weighted_objective if keep_mask is None else weighted_objective * keep_mask
-    trained = mask if batch.trained is None else mask & batch.trained
+    is_trained = mask if batch.trained is None else mask & batch.trained
     if correction is not None and isinstance(objective.correction, knobs.SequenceK3):
-        trained = trained & ~correction.limited
-    loss_mask = trained.to(policy.dtype)
+        is_trained = is_trained & ~correction.limited
+    loss_mask = is_trained.to(policy.dtype)
     token_weights = loss_mask * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
     kl_coef = regularizers.kl_coefficient(batch, objective.kl)
     kl_term = regularizers.kl_term(
@@ -184,7 +184,7 @@ def policy_loss(
         metrics = diagnostics.loss_terms(terms, share=share)
         metrics += diagnostics.policy_terms(policy, entropy, mask)
         metrics += diagnostics.covariance_terms(policy, token_advantages, mask)
-        metrics += diagnostics.ratio_terms(surrogate, trained)
+        metrics += diagnostics.ratio_terms(surrogate, is_trained)
         metrics += diagnostics.off_policy_terms(keep_mask, gate, mask)
         if isinstance(objective.token_weight, knobs.Lopti):
             metrics += diagnostics.lopti_terms(

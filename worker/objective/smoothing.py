@@ -51,16 +51,18 @@ def smooth_standardised_advantages(
     group = group_spread(rewards, scored)
     updated_visits = _updated_visits(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)
     group_advantages = _standardised_rewards(rewards, group.mean, group.std(ddof=ddof), group.varies & scored)
-    varied = (updated_visits.variance > MAX_NEGLIGIBLE_VARIANCE) & scored
+    varies = (updated_visits.variance > MAX_NEGLIGIBLE_VARIANCE) & scored
     history_advantages = _standardised_rewards(
-        rewards, updated_visits.mean, updated_visits.variance.sqrt(), varied
+        rewards, updated_visits.mean, updated_visits.variance.sqrt(), varies
     )
     share = 1 / (past.seen + 1)
-    recent, longer = (
+    recent_blend, history_blend = (
         (1 - share) * group_advantages + share * history_advantages,
         share * group_advantages + (1 - share) * history_advantages,
     )
-    return SmoothedAdvantages(recent.where(recent.abs() <= longer.abs(), longer), updated_visits)
+    return SmoothedAdvantages(
+        recent_blend.where(recent_blend.abs() <= history_blend.abs(), history_blend), updated_visits
+    )
 
 
 def _updated_visits(
@@ -68,11 +70,11 @@ def _updated_visits(
 ) -> Visits:
     """Return the running mean and variance with one more group of equal weight."""
     n = past.seen
-    between = n / (n + 1) * (mean - past.mean).square()
+    mean_shift = n / (n + 1) * (mean - past.mean).square()
     return Visits(
         seen=torch.where(counts, n + 1, n),
         mean=torch.where(counts, (n * past.mean + mean) / (n + 1), past.mean),
-        variance=torch.where(counts, (n * past.variance + variance + between) / (n + 1), past.variance),
+        variance=torch.where(counts, (n * past.variance + variance + mean_shift) / (n + 1), past.variance),
     )
 
 

@@ -80,7 +80,7 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
     layer.
     """
     head = model.get_output_embeddings()
-    reserved = reserved_layers(name for name, _ in model.named_parameters())
+    reserved_names = reserved_layers(name for name, _ in model.named_parameters())
     linear = [
         name
         for name, module in model.named_modules()
@@ -88,7 +88,7 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
         and module is not head
         and not is_fused(name)
         and not is_outside_text_model(name)
-        and _last_part(name) not in reserved
+        and _last_part(name) not in reserved_names
     ]
     names_outside_text = {
         _last_part(name)
@@ -191,24 +191,24 @@ def _merge_layer(layer: Any) -> nn.Module:
     if is_lora_experts(layer):
         return _merged_experts(layer)
     base = layer.base_layer
-    merged = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
+    merged_layer = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
     weight = base.weight.dequantize() if hasattr(base.weight, "qdata") else base.weight
     merged_weight = weight.float() + layer.get_delta_weight(NAME).float()
-    merged.weight = nn.Parameter(merged_weight.to(weight.dtype), requires_grad=False)
-    merged.bias = base.bias
-    return merged
+    merged_layer.weight = nn.Parameter(merged_weight.to(weight.dtype), requires_grad=False)
+    merged_layer.bias = base.bias
+    return merged_layer
 
 
 def _merged_experts(layer: Any) -> nn.Module:
     """Return the merged experts. peft wraps them once for each of their adapted weights."""
-    merged = copy.copy(layer.get_base_layer())
-    merged._parameters = dict(merged._parameters)  # noqa: SLF001 - a shallow copy shares it
+    merged_module = copy.copy(layer.get_base_layer())
+    merged_module._parameters = dict(merged_module._parameters)  # noqa: SLF001 - a shallow copy shares it
     while is_lora_experts(layer):
         weight = layer.get_param()
         merged_weight = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype)
-        merged._parameters[layer.parameter_name] = nn.Parameter(merged_weight, requires_grad=False)  # noqa: SLF001
+        merged_module._parameters[layer.parameter_name] = nn.Parameter(merged_weight, requires_grad=False)  # noqa: SLF001
         layer = layer.base_layer
-    return merged
+    return merged_module
 
 
 def _plain_model(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTrainedModel:

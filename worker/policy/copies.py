@@ -32,8 +32,8 @@ def replace_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> Pr
         id(parameters[name]): nn.Parameter(weight.to(parameters[name].device), requires_grad=False)
         for name, weight in weights.items()
     }
-    shared = {id(weight): weight for weight in parameters.values() if id(weight) not in memo}
-    return copy.deepcopy(model, {**shared, **memo})
+    shared_weights = {id(weight): weight for weight in parameters.values() if id(weight) not in memo}
+    return copy.deepcopy(model, {**shared_weights, **memo})
 
 
 @torch.no_grad()

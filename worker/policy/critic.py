@@ -90,14 +90,14 @@ class CriticModel:
         rank_rows = rows[ranks.own(batch.tokens.lengths[rows] + batch.tokens.prompt_lengths[rows])]
 
         def passes(parts: Sequence[Tensor]) -> MetricSums:
-            sums, missing = MetricSums(), ranks.limit(len(parts)) - len(parts)
+            sums, missing_passes = MetricSums(), ranks.limit(len(parts)) - len(parts)
             for indices in parts:
                 loss, mask = self._losses(batch, rank_rows[indices])
                 total = loss.losses.sum() / total_tokens.clamp(min=1)
                 (self.value.coef * total).backward()
                 self.optimizer.take_gradients()
                 sums += _metrics(loss, mask, total_tokens, coef=self.value.coef)
-            for _ in range(missing):
+            for _ in range(missing_passes):
                 (self.forward(batch.tokens.rows(rows[:1])).sum() * 0).backward()
                 self.optimizer.take_gradients()
             return sums

@@ -77,12 +77,12 @@ def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: fl
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    hidden, of_token = compute_states(model, batch, rows, columns - 1)
+    hidden, state_indices = compute_states(model, batch, rows, columns - 1)
     head, targets = make_head(model), batch.ids[rows, columns]
     chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)
     energies = []
     for first in range(0, len(targets), chunk):
-        chunk_states = hidden.index_select(0, of_token[first : first + chunk])
+        chunk_states = hidden.index_select(0, state_indices[first : first + chunk])
         probabilities = (head(chunk_states) / temperature).softmax(dim=-1)
         token_probabilities = probabilities.gather(1, targets[first : first + chunk].unsqueeze(1)).squeeze(1)
         energies.append(1 - 2 * token_probabilities + probabilities.square().sum(dim=-1))
@@ -105,9 +105,9 @@ def next_tokens(model: PreTrainedModel, batch: TokenBatch, *, temperature: float
     """Return the distributions that the tokens of a batch are sampled from, with gradients of any order."""
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    hidden, of_token = compute_states(model, batch, rows, columns - 1)
+    hidden, state_indices = compute_states(model, batch, rows, columns - 1)
     logits = make_head(model)(hidden)
-    return NextTokens((logits / temperature).log_softmax(dim=-1), of_token, (rows, tokens))
+    return NextTokens((logits / temperature).log_softmax(dim=-1), state_indices, (rows, tokens))
 
 
 def compute_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
@@ -148,8 +148,8 @@ def row_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns:
 def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
     """Return states from the prefix tree, one for each prefix that predicts a token."""
     tree = prefix_tree(batch)
-    predicting, of_token = torch.unique(tree.nodes[rows, columns], return_inverse=True)
-    return States(tree_hidden(model, tree).index_select(0, predicting), of_token)
+    predicting_nodes, state_indices = torch.unique(tree.nodes[rows, columns], return_inverse=True)
+    return States(tree_hidden(model, tree).index_select(0, predicting_nodes), state_indices)
 
 
 class DrawnLogprobs(torch.autograd.Function):

@@ -67,13 +67,13 @@ class Microbatches:
 
         Each rank measures a part of the rows.
         """
-        own_rows = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
-        own_tokens = tokens.rows(own_rows)
-        own_values = self.run(own_tokens, lambda parts: _measure_each(own_tokens, parts, measure))
+        rank_rows = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
+        rank_tokens = tokens.rows(rank_rows)
+        rank_values = self.run(rank_tokens, lambda parts: _measure_each(rank_tokens, parts, measure))
         if self.ranks.is_alone:
-            return own_values
+            return rank_values
         full_tensors: list[Tensor] = []
-        for rows, values in self.ranks.gathered((own_rows, [value.cpu() for value in own_values])):
+        for rows, values in self.ranks.gathered((rank_rows, [value.cpu() for value in rank_values])):
             _lay(full_tensors, values, rows, tokens.mask.shape)
         return [value.to(tokens.mask.device) for value in full_tensors]
 

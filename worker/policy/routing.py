@@ -101,9 +101,11 @@ def routed_logprobs(
 ) -> Routed:
     """Return `token_logprobs` with routing. The sampler's experts are replayed if they are known."""
     with RouterWatch(model, _replay(batch, is_packed=is_packed(model))) as watch:
-        scored = token_logprobs(model, batch, temperature=temperature, entropy_gradient=entropy_gradient)
+        token_scores = token_logprobs(
+            model, batch, temperature=temperature, entropy_gradient=entropy_gradient
+        )
     if not watch.routers:
-        return Routed(scored)
+        return Routed(token_scores)
     rows, tokens = batch.mask.nonzero(as_tuple=True)
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens - 1
     source_indices = (
@@ -115,7 +117,7 @@ def routed_logprobs(
         )
         for values in (watch.logprobs(), watch.experts())
     ]
-    return Routed(scored, *router_values)
+    return Routed(token_scores, *router_values)
 
 
 def replayed_experts(batch: TokenBatch) -> Tensor | None:

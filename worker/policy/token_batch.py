@@ -34,15 +34,15 @@ class TokenBatch:
         lengths, prompt_lengths = self.lengths[index], self.prompt_lengths[index]
         total = int((lengths + prompt_lengths).max()) if len(lengths) else 0
         width = int(lengths.max()) if len(lengths) else 0
-        on_device = index if isinstance(index, slice) else index.to(self.ids.device)
+        device_index = index if isinstance(index, slice) else index.to(self.ids.device)
         row_numbers = range(len(self))[index] if isinstance(index, slice) else index.tolist()
         return TokenBatch(
-            self.ids[on_device, :total],
+            self.ids[device_index, :total],
             prompt_lengths,
             lengths,
-            self.mask[on_device, :width],
+            self.mask[device_index, :width],
             tuple(self.sampling_masks[row] for row in row_numbers) if self.sampling_masks else (),
-            None if self.routes is None else self.routes[on_device, : total - 1],
+            None if self.routes is None else self.routes[device_index, : total - 1],
         )
 
     def __len__(self) -> int:

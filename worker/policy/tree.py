@@ -127,9 +127,9 @@ def number_prefixes(ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArr
     previous_nodes, count = np.zeros(len(ids), dtype=np.int64), 0
     for column in range(ids.shape[1]):
         rows = np.flatnonzero(lengths > column)
-        _, member = np.unique((previous_nodes[rows] << 32) + ids[rows, column], return_inverse=True)
-        nodes[rows, column] = previous_nodes[rows] = count + member
-        count += int(member.max()) + 1 if len(rows) else 0
+        _, member_indices = np.unique((previous_nodes[rows] << 32) + ids[rows, column], return_inverse=True)
+        nodes[rows, column] = previous_nodes[rows] = count + member_indices
+        count += int(member_indices.max()) + 1 if len(rows) else 0
     return nodes
 
 

@@ -189,8 +189,8 @@ class RowProblem:
         count = len(self._rows[split])
         if split == "eval":
             return np.random.default_rng(EVAL_ORDER_SEED).permutation(count)
-        shuffled = np.random.default_rng([self._seed, round_]).permutation
-        order = shuffled(count) if self._shuffled else np.arange(count)
+        permute = np.random.default_rng([self._seed, round_]).permutation
+        order = permute(count) if self._shuffled else np.arange(count)
         return (
             order if self._difficulty is None else order[np.argsort(self._difficulty[order], kind="stable")]
         )

@@ -319,8 +319,10 @@ def _unstored_loss(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[st
     if len(stored) == len(record.groups) or "loss/total" not in record.metrics:
         return {}
     stored_ids = {id(group) for group in stored}
-    unstored = [group for group in record.groups if id(group) not in stored_ids]
-    return {"loss/unstored": sum(completion.loss for group in unstored for completion in group.completions)}
+    unstored_groups = [group for group in record.groups if id(group) not in stored_ids]
+    return {
+        "loss/unstored": sum(completion.loss for group in unstored_groups for completion in group.completions)
+    }
 
 
 def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
@@ -332,5 +334,5 @@ def _record_bytes(groups: Sequence[GroupRecord]) -> int:
     completions = [completion for group in groups for completion in group.completions]
     lengths = [len(completion.token_ids) for completion in completions]
     arrays = max((len(completion.arrays) for completion in completions), default=0)
-    padded = len(lengths) * max(lengths, default=0)
-    return 4_000 + BYTES_PER_TOKEN * sum(lengths) + (8 + 4 * arrays) * padded
+    padded_tokens = len(lengths) * max(lengths, default=0)
+    return 4_000 + BYTES_PER_TOKEN * sum(lengths) + (8 + 4 * arrays) * padded_tokens

@@ -97,13 +97,13 @@ class Examination:
         """Return 1 or 0, or the share of passed tests. Tests after a failure are run only for the share."""
         if not self._program.strip() or len(self._program) > MAX_PROGRAM_CHARS:
             return 0.0
-        passed = 0
+        passed_count = 0
         for test in tests:
             if self._passes(test):
-                passed += 1
+                passed_count += 1
             elif self._term.credit == "all":
                 return 0.0
-        return passed / len(tests)
+        return passed_count / len(tests)
 
     def _passes(self, test: Test) -> bool:
         try:

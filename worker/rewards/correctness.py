@@ -117,9 +117,9 @@ class Grader:
         verdicts = [self._verdict_or_request(prompt, text) for prompt, text in pairs]
         requests = _unique_requests(verdict for verdict in verdicts if isinstance(verdict, dict))
         values = self._checkers.ask_all(list(requests.values()), seconds=self.term.timeout_seconds)
-        checked = dict(zip(requests, values, strict=True))
+        value_by_key = dict(zip(requests, values, strict=True))
         return [
-            Grade(float(checked[_request_key(verdict)] or 0.0) if isinstance(verdict, dict) else verdict)
+            Grade(float(value_by_key[_request_key(verdict)] or 0.0) if isinstance(verdict, dict) else verdict)
             for verdict in verdicts
         ]
 

@@ -176,11 +176,11 @@ class Endpoint:
 
         A prompt token has at least one byte, and at most `max_tokens` tokens are generated.
         """
-        reported = usage if isinstance(usage, dict) else {}
+        reported_usage = usage if isinstance(usage, dict) else {}
         default_count = None if self.max_tokens else 0
-        prompt_tokens = _count(reported.get("prompt_tokens"), max_read)
+        prompt_tokens = _count(reported_usage.get("prompt_tokens"), max_read)
         completion_tokens = _count(
-            reported.get("completion_tokens", default_count), self.max_tokens + SPARE_TOKENS
+            reported_usage.get("completion_tokens", default_count), self.max_tokens + SPARE_TOKENS
         )
         if prompt_tokens is None or completion_tokens is None:
             self.usage.unreported += 1
@@ -215,6 +215,6 @@ def pause_seconds(attempt: int, wait: str) -> float:
     """Return the seconds before the next try, which double each time, or the seconds that the server
     requests.
     """
-    requested = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
+    requested_seconds = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
     pause = FIRST_PAUSE_SECONDS * 2**attempt * JITTER.uniform(0.5, 1.0)
-    return min(LONGEST_PAUSE_SECONDS, max(requested, pause))
+    return min(LONGEST_PAUSE_SECONDS, max(requested_seconds, pause))

@@ -149,10 +149,12 @@ class Judge:
 
     def _json_grades(self, text: str) -> list[Any]:
         try:
-            parsed = read_json(text)
+            document = read_json(text)
         except ValueError:
             raise NoScore("its answer does not have the form that was asked for") from None
-        grades = parsed.get("scores" if self._is_by_step else "score") if isinstance(parsed, dict) else None
+        grades = (
+            document.get("scores" if self._is_by_step else "score") if isinstance(document, dict) else None
+        )
         if self._is_by_step and isinstance(grades, list):
             return grades
         if self._is_by_step or grades is None:

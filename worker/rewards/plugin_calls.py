@@ -60,12 +60,10 @@ def call_batch(request: Request) -> Any:
         "completions": texts,
         "completion_ids": request["completion_ids"],
     }
-    returned = function(**_accepted_arguments(function, arguments))
-    returned = asyncio.run(_await(returned)) if inspect.isawaitable(returned) else returned
-    returned = returned.tolist() if hasattr(returned, "tolist") else returned
-    return (
-        [_to_json(value) for value in returned] if isinstance(returned, list | tuple) else _to_json(returned)
-    )
+    result = function(**_accepted_arguments(function, arguments))
+    result = asyncio.run(_await(result)) if inspect.isawaitable(result) else result
+    result = result.tolist() if hasattr(result, "tolist") else result
+    return [_to_json(value) for value in result] if isinstance(result, list | tuple) else _to_json(result)
 
 
 async def _gather(request: Request) -> list[Any]:
@@ -91,8 +89,8 @@ async def _await(value: Any) -> Any:
 
 
 def _is_async(function: Any) -> bool:
-    called = getattr(function, "__call__", None)  # noqa: B004 - for objects with a `__call__` method
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    call_method = getattr(function, "__call__", None)  # noqa: B004 - for objects with a `__call__` method
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call_method)
 
 
 def _columns(prompts: Sequence[Prompt]) -> dict[str, list[Any]]:

@@ -106,12 +106,12 @@ def examine(request: Request) -> dict[str, Any]:
         for name, function in list(namespace.items()):
             if name.startswith("test") and name not in used_names and isinstance(function, type(stub)):
                 _run_if_test(function, stub)
-        passed = bool(used_names)
+        has_passed = bool(used_names)
     except CallNeeded:
-        passed = False
+        has_passed = False
     except Exception:  # noqa: BLE001 - an assertion, or whatever the test raises
-        passed = False
-    return {"call": needed_calls[0]} if needed_calls else {"passed": passed}
+        has_passed = False
+    return {"call": needed_calls[0]} if needed_calls else {"passed": has_passed}
 
 
 def _run_if_test(function: Any, stub: Any) -> None:

@@ -52,8 +52,8 @@ class RewardModel:
         return [self.term.delimiter.join(steps[:count]) for count in range(1, len(steps) + 1)]
 
     def _value(self, scores: Sequence[float | NoScore]) -> float | NoScore:
-        if missing := next((score for score in scores if isinstance(score, NoScore)), None):
-            return missing
+        if missing_score := next((score for score in scores if isinstance(score, NoScore)), None):
+            return missing_score
         step_scores = [score for score in scores if not isinstance(score, NoScore)]
         value = AGGREGATES[self.term.aggregate](step_scores) if step_scores else 0.0
         return value if math.isfinite(value) else NoScore("its scores have no finite aggregate")

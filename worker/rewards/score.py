@@ -96,12 +96,12 @@ class Scorer:
         for domain in sorted({prompt.domain for prompt in prompts}):
             indices = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
             with self._turn:
-                scored = self._score_domain(
+                domain_groups = self._score_domain(
                     domain,
                     [prompts[position] for position in indices],
                     [completions[position] for position in indices],
                 )
-            groups.update(zip(indices, scored, strict=True))
+            groups.update(zip(indices, domain_groups, strict=True))
         return [groups[index] for index in range(len(prompts))]
 
     def correctness(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[float | None]:
@@ -199,8 +199,10 @@ class Scorer:
         if term is None:
             return grades, [None] * len(pairs)
         code = self._code.scores(term, pairs)
-        tested = [grade if score is None else Grade(score) for grade, score in zip(grades, code, strict=True)]
-        return tested, code
+        test_grades = [
+            grade if score is None else Grade(score) for grade, score in zip(grades, code, strict=True)
+        ]
+        return test_grades, code
 
     def _values(
         self,

@@ -55,11 +55,11 @@ class ServedTerm:
         Raise RewardServerFailed if the server scored no completion at all.
         """
         scores = self._asked.values(pairs)
-        failed = [value for value in scores if isinstance(value, NoScore)]
-        if failed:
-            self.failures += len(failed)
-            self.last_failure = f"reward {self.term.label!r}: {failed[-1]}"
-            if len(failed) == len(scores):
+        failures = [value for value in scores if isinstance(value, NoScore)]
+        if failures:
+            self.failures += len(failures)
+            self.last_failure = f"reward {self.term.label!r}: {failures[-1]}"
+            if len(failures) == len(scores):
                 count = len(scores)
                 detail = f"none of {count} completions was scored, see {SERVERS[self.term.name]}"
                 raise RewardServerFailed(f"{self.last_failure}; {detail}")

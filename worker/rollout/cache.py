@@ -101,21 +101,21 @@ class SlidingLayer(DynamicSlidingWindowLayer):
             self._show(len(key_states), 0)
         rows, previous_length, count = len(key_states), self.keys.shape[-2], key_states.shape[-2]
         self.cumulative_length += count
-        retained = min(previous_length + count, self.sliding_window - 1)
+        retained_tokens = min(previous_length + count, self.sliding_window - 1)
         if previous_length + count > self.room:
             self.room = self.limit
-            attended = (
+            attended_states = (
                 torch.cat([self.keys, key_states], dim=2),
                 torch.cat([self.values, value_states], dim=2),
             )
-            self._begin_with(*(states[:, :, -retained:] for states in attended))
-            return attended
+            self._begin_with(*(states[:, :, -retained_tokens:] for states in attended_states))
+            return attended_states
         if self.end + count > self.room:
             self._begin_with(self.keys, self.values)
         start, self.end = self.end - previous_length, self.end + count
         self._keys[:rows, :, self.end - count : self.end] = key_states
         self._values[:rows, :, self.end - count : self.end] = value_states
-        self._show(rows, retained)
+        self._show(rows, retained_tokens)
         return self._keys[:rows, :, start : self.end], self._values[:rows, :, start : self.end]
 
     def reorder_cache(self, beam_idx: Tensor) -> None:

@@ -145,11 +145,11 @@ class Collector:
         """
         target_count = self.config.sampling.prompts_per_step
         refill = self.config.filters.refill
-        waiting = list(range(len(self.pool.groups)))
+        waiting_indices = list(range(len(self.pool.groups)))
         collected = CollectedGroups(
             groups=list(self.pool.groups),
-            carried=waiting,
-            trained=list(waiting),
+            carried=waiting_indices,
+            trained=list(waiting_indices),
             cursor=cursor,
             may_carry=isinstance(refill, ActiveRefill),
             is_shaped=self.is_shaped,
@@ -162,7 +162,7 @@ class Collector:
             self._add_batch(collected, sampler, generator, size=size)
         if isinstance(refill, NeighboursRefill):
             collected.cursor = cursor + target_count
-        collected.informative = len(collected.trained) - len(waiting)
+        collected.informative = len(collected.trained) - len(waiting_indices)
         collected.is_short = not isinstance(refill, NoRefill) and len(collected.trained) < target_count
         surplus = collected.trained[target_count:]
         collected.left_out |= dict.fromkeys(surplus, "waiting" if collected.may_carry else "surplus")
@@ -230,8 +230,8 @@ class Collector:
                 *reward_tensors([_rewards_without_length(group) for group in groups])
             )
         elif isinstance(rule, AccuracyFilter):
-            scores, scored = reward_tensors([group.correctness for group in groups])
-            passes = filters.accuracy_band_mask(scores, scored, low=rule.low, high=rule.high)
+            scores, has_score = reward_tensors([group.correctness for group in groups])
+            passes = filters.accuracy_band_mask(scores, has_score, low=rule.low, high=rule.high)
         else:
             return list(range(len(groups)))
         return torch.nonzero(passes).flatten().tolist()
@@ -275,7 +275,7 @@ def _scale_term(
 
 def _apply_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
     """Apply the penalty to the completions that have a reward and meet all required terms."""
-    rewards, scored = reward_tensors([group.rewards])
+    rewards, has_reward = reward_tensors([group.rewards])
     lengths = torch.tensor([[completion.written for completion in group.completions]])
     ramp = rule.ramp(max_new_tokens)
     shape = shaping.magistral_penalty if isinstance(rule, MagistralPenalty) else shaping.soft_overlong
@@ -285,7 +285,7 @@ def _apply_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_n
     penalty_term = {LENGTH_PENALTY: tuple(penalty[0].tolist())}
     return replace(
         group,
-        rewards=_to_tuple(rewards + penalty, scored),
+        rewards=_to_tuple(rewards + penalty, has_reward),
         terms={**group.terms, **penalty_term},
         counted={**group.counted, **penalty_term},
         weights={**group.weights, LENGTH_PENALTY: 1.0},
@@ -302,12 +302,12 @@ def reward_terms(groups: Sequence[Group]) -> RewardTerms:
     names = sorted({name for group in groups for name in group.counted})
     no_values = (None,) * len(groups[0].completions)
     values = torch.zeros(len(names), len(groups), len(no_values), dtype=torch.float64)
-    scored = torch.zeros(values.shape, dtype=torch.bool)
+    has_value = torch.zeros(values.shape, dtype=torch.bool)
     weights = torch.zeros(len(names), len(groups), dtype=torch.float64)
-    for k, name in enumerate(names):
-        values[k], scored[k] = reward_tensors([group.counted.get(name, no_values) for group in groups])
-        weights[k] = torch.tensor([group.weights.get(name, 0.0) for group in groups], dtype=torch.float64)
-    return RewardTerms(values, scored, weights)
+    for row, name in enumerate(names):
+        values[row], has_value[row] = reward_tensors([group.counted.get(name, no_values) for group in groups])
+        weights[row] = torch.tensor([group.weights.get(name, 0.0) for group in groups], dtype=torch.float64)
+    return RewardTerms(values, has_value, weights)
 
 
 def greedy_rewards(groups: Sequence[Group]) -> Tensor:
@@ -319,5 +319,5 @@ def greedy_rewards(groups: Sequence[Group]) -> Tensor:
 def reward_tensors(rows: Sequence[Sequence[float | None]]) -> tuple[Tensor, Tensor]:
     """Return values (P, G) in float64 with 0 for None, and a mask that is False for None."""
     values = [[0.0 if value is None else value for value in row] for row in rows]
-    scored = [[value is not None for value in row] for row in rows]
-    return torch.tensor(values, dtype=torch.float64), torch.tensor(scored)
+    has_value = [[value is not None for value in row] for row in rows]
+    return torch.tensor(values, dtype=torch.float64), torch.tensor(has_value)

@@ -271,9 +271,9 @@ class ColocatedEngine:
 def _private_directory(run_id: str) -> Path:
     """Create a socket directory that only this user can open, and remove those of killed attempts."""
     parent = Path(tempfile.gettempdir())
-    for abandoned in parent.glob(f"grpolab-{run_id}-*"):
+    for old_directory in parent.glob(f"grpolab-{run_id}-*"):
         with suppress(OSError):
-            shutil.rmtree(abandoned)
+            shutil.rmtree(old_directory)
     directory = Path(tempfile.mkdtemp(prefix=f"grpolab-{run_id}-"))
     if len(os.fsencode(directory)) + 38 > SOCKET_BYTES:  # vLLM adds an id of 36 characters.
         shutil.rmtree(directory)

@@ -28,10 +28,10 @@ class ObservationEncoder:
 
     def __init__(self, policy: Policy) -> None:
         self.tokenizer, self.form = policy.tokenizer, policy.form
-        added = dict(policy.tokenizer.get_added_vocab())
-        self.controls = {*added.values(), *policy.stop_ids, policy.pad_id}
+        added_vocabulary = dict(policy.tokenizer.get_added_vocab())
+        self.controls = {*added_vocabulary.values(), *policy.stop_ids, policy.pad_id}
         """Token ids that no answer may contain: all tokens added to the vocabulary."""
-        special_tokens = sorted(filter(None, added), key=len, reverse=True)
+        special_tokens = sorted(filter(None, added_vocabulary), key=len, reverse=True)
         self.word = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
 
     def answer(self, text: str, *, limit: int, frame: tuple[str, str] = ("", "")) -> EncodedObservation:

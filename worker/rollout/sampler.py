@@ -132,8 +132,8 @@ class Sampler:
         do not include them. Raise InvalidConfig if a prompt is empty or does not fit the context with
         `max_new_tokens`.
         """
-        encoded = encoded_prompts(self.policy, prompts, sampling, beginnings)
-        return self.generate(encoded, group_size, sampling, generator)
+        prompt_ids = encoded_prompts(self.policy, prompts, sampling, beginnings)
+        return self.generate(prompt_ids, group_size, sampling, generator)
 
     @torch.inference_mode()
     def generate(
@@ -152,8 +152,8 @@ class Sampler:
         """
         uniforms = self._uniforms(sampling.max_new_tokens, len(encoded) * group_size, generator)
         decoder = decoder_for(self.policy.model)
-        longest = max(map(len, encoded), default=0) + sampling.max_new_tokens
-        rows = self.rows_at_once or max_rows(self.policy.model, sampling, tokens=longest)
+        max_length = max(map(len, encoded), default=0) + sampling.max_new_tokens
+        rows = self.rows_at_once or max_rows(self.policy.model, sampling, tokens=max_length)
 
         def sample_rows(first: int, last: int) -> list[Completion]:
             prompts = list(encoded[first // group_size : (last - 1) // group_size + 1])
@@ -212,36 +212,36 @@ class Sampler:
             notes.routes.prompt(mask)
         sampled_tokens = SampledTokens.blank(sampling.max_new_tokens, count, device)
         uniforms, stops = uniforms.to(device), torch.tensor([*self.policy.stop_ids, *further], device=device)
-        unfinished = UnfinishedRows.from_prompts(count, count // len(encoded), device)
+        unfinished_rows = UnfinishedRows.from_prompts(count, count // len(encoded), device)
         share, interval = choose_cadence(device)
         for step in range(sampling.max_new_tokens):
             logprobs = next_token_logprobs(logits, sampling)  # (U, V)
             if notes.masks is not None:
-                notes.masks.add(logprobs, unfinished, step=step)
+                notes.masks.add(logprobs, unfinished_rows, step=step)
             if notes.alternatives is not None:
-                notes.alternatives.add(logprobs, unfinished, step=step)
+                notes.alternatives.add(logprobs, unfinished_rows, step=step)
             tokens = draw(
                 logprobs,
-                unfinished,
+                unfinished_rows,
                 uniforms[step],
                 sampled_tokens,
                 step=step,
                 greedy=sampling.temperature == 0,
             )
-            unfinished.mark_ended(tokens, stops)
+            unfinished_rows.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
                 break
             if step % POLL_EVERY_TOKENS == 0 and self.is_unwanted():
                 raise Interrupted
             if step % interval == 0:
-                sources, tokens = unfinished.regroup(tokens, share=share)
+                sources, tokens = unfinished_rows.regroup(tokens, share=share)
                 if not len(tokens):
                     break
                 if sources is not None:
                     decoder.select(sources)
             logits = decoder.step(tokens)
             if notes.routes is not None:
-                notes.routes.token(unfinished, step=step)
+                notes.routes.token(unfinished_rows, step=step)
         return SampledTokens(*(tensor[: step + 1] for tensor in sampled_tokens))
 
     def _completions(
@@ -336,8 +336,8 @@ def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
     if sampling.temperature not in (0, 1):
         logits = logits / sampling.temperature
     if 0 < sampling.top_k < logits.shape[-1]:
-        smallest = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
-        logits = logits.masked_fill(logits < smallest, -torch.inf)
+        min_logits = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < min_logits, -torch.inf)
     if sampling.top_p < 1:
         logits = nucleus_logits(logits, sampling.top_p)
     return logits.log_softmax(dim=-1)

@@ -109,8 +109,8 @@ class ServerEngine:
         """
         self.client, self.policy, self.name = client, policy, f"{run_id}-{attempt}"
         self.directory = directory / self.name
-        for abandoned in directory.glob(f"{run_id}-*"):  # of a killed attempt
-            shutil.rmtree(abandoned, ignore_errors=True)
+        for old_directory in directory.glob(f"{run_id}-*"):  # of a killed attempt
+            shutil.rmtree(old_directory, ignore_errors=True)
         self.largest_mismatch = largest_mismatch
         self.is_adapter = is_adapted(policy.model)
         self.base = model
@@ -133,14 +133,14 @@ class ServerEngine:
         """Check that the servers are reachable and serve one model with the policy's tokenizer. See
         Engine.
         """
-        served = self._ask_each("GET", "/v1/models", None, read_models)
-        for server, models in enumerate(served):
+        served_models = self._ask_each("GET", "/v1/models", None, read_models)
+        for server, models in enumerate(served_models):
             self._choose(server, models)
         self._check_tokenizer()
-        how = "adapters" if self.is_adapter else "all weights through a directory"
-        count = "one server" if len(served) == 1 else f"{len(served)} servers"
+        transfer = "adapters" if self.is_adapter else "all weights through a directory"
+        count = "one server" if len(served_models) == 1 else f"{len(served_models)} servers"
         servers = f"{count} of {self.client.title} with the model {self.base[:100]}"
-        return f"{servers} will sample; {how} will be sent"
+        return f"{servers} will sample; {transfer} will be sent"
 
     def _choose(self, server: int, models: list[dict[str, Any]]) -> None:
         """Select the model on a server. Its name must be the same on all servers."""
@@ -262,8 +262,8 @@ class ServerEngine:
         beginnings: Sequence[Sequence[int]] = (),
     ) -> list[list[Completion]]:
         """See Samples."""
-        encoded = encoded_prompts(self.policy, prompts, sampling, beginnings)
-        return self.generate(encoded, group_size, sampling, generator)
+        prompt_ids = encoded_prompts(self.policy, prompts, sampling, beginnings)
+        return self.generate(prompt_ids, group_size, sampling, generator)
 
     def generate(
         self,

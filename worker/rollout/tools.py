@@ -141,11 +141,11 @@ def _answer_lookup(key: str, table: Any) -> ToolAnswer:
     """Return the value of a key, matched exactly or ignoring case and surrounding space."""
     if not isinstance(table, dict):
         return ToolAnswer("error: there is no table for this question", "failed")
-    stripped = key.strip()
-    entry = table.get(stripped)
+    stripped_key = key.strip()
+    entry = table.get(stripped_key)
     if entry is None:
         alike = {str(name).strip().casefold(): value for name, value in table.items()}
-        entry = alike.get(stripped.casefold())
+        entry = alike.get(stripped_key.casefold())
     if entry is None:
         return ToolAnswer("error: there is no such key", "failed")
     return ToolAnswer(str(entry), "ok")

@@ -175,16 +175,16 @@ class TurnTaking:
         """Append the complete answer, or append nothing and return False if no tokens would remain to
         continue.
         """
-        encoded = self.encoder.answer(
+        observation = self.encoder.answer(
             answer.text, limit=self.max_observation_tokens, frame=self.form.frame(call.call)
         )
-        if len(encoded.ids) >= episode.room:
+        if len(observation.ids) >= episode.room:
             return False
         position = len(episode.ids)
-        episode.observe(encoded.ids)
+        episode.observe(observation.ids)
         span = (position, len(episode.ids))
         episode.turns.append(
-            Turn(turn.tool, answer.outcome, answer.seconds, turn.call, span, is_cut=encoded.is_cut)
+            Turn(turn.tool, answer.outcome, answer.seconds, turn.call, span, is_cut=observation.is_cut)
         )
         return True
 

@@ -90,12 +90,14 @@ class VllmProcess:
         self._command = command
         self._lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
         self.is_apart = not bubblewrap.isolation_unavailable_reason()
-        guarded = [sys.executable, "-I", "-c", GUARD, str(os.getpid())] if sys.platform == "linux" else []
+        guard_command = (
+            [sys.executable, "-I", "-c", GUARD, str(os.getpid())] if sys.platform == "linux" else []
+        )
         argv = list(command.argv)
         command.socket.unlink(missing_ok=True)
         try:
             self._process = subprocess.Popen(
-                bubblewrap.isolated_command(argv) if self.is_apart else [*guarded, *argv],
+                bubblewrap.isolated_command(argv) if self.is_apart else [*guard_command, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -146,8 +148,8 @@ class VllmProcess:
         if not self.is_running():
             raise EngineFailed(f"vLLM did not start: {self.last_words()}")
         if time.monotonic() > deadline:
-            late = f"vLLM did not start within {seconds:g} s (sampling.engine.start_seconds)"
-            raise EngineFailed(f"{late}: {self.last_words()}")
+            message = f"vLLM did not start within {seconds:g} s (sampling.engine.start_seconds)"
+            raise EngineFailed(f"{message}: {self.last_words()}")
 
     def _is_well(self, client: httpx2.Client) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as unix_socket:
@@ -167,8 +169,8 @@ class VllmProcess:
             self._reader.join(END_SECONDS)  # the output is read to its end
         lines = list(self._lines)
         errors = [match[1] for line in lines if (match := FAILURE_PATTERN.search(line))]
-        reported = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
-        reason = " ... ".join(reported)[:MAX_REASON_CHARACTERS] or "it said nothing"
+        reported_errors = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
+        reason = " ... ".join(reported_errors)[:MAX_REASON_CHARACTERS] or "it said nothing"
         is_memory = any(saying in line for saying in VLLM_MEMORY_MESSAGES for line in lines)
         hint = "; another sampling.engine.memory_share may fit" if is_memory else ""
         code = self._process.poll()

@@ -127,14 +127,14 @@ class BatchBuilder:
         """Add the log-probabilities and routing under the policy at the start of the step to the batch."""
 
         def measure_microbatch(microbatch: TokenBatch) -> Sequence[Tensor]:
-            scored, router_logprobs, router_experts = routed_logprobs(
+            token_scores, router_logprobs, router_experts = routed_logprobs(
                 policy.model, microbatch, temperature=self.temperature
             )
             if router_logprobs is None or router_experts is None:
-                return [scored.logprobs]
-            replayed = replayed_experts(microbatch)
-            experts = router_experts if replayed is None else replayed
-            return [scored.logprobs, experts, router_logprobs.gather(-1, experts)]
+                return [token_scores.logprobs]
+            replayed_choices = replayed_experts(microbatch)
+            experts = router_experts if replayed_choices is None else replayed_choices
+            return [token_scores.logprobs, experts, router_logprobs.gather(-1, experts)]
 
         old_logprobs, *router_tensors = self.microbatches.measured(tokens, measure_microbatch)
         experts, logprobs = router_tensors or (None, None)

@@ -85,8 +85,8 @@ def _cut_thoughts(
         text_before + thinking[: round(share * len(thinking))] + CLOSE_TAG
         for _, (text_before, thinking) in thoughts
     ]
-    encoded = policy.form.encode_all(texts, add_special_tokens=False)
-    return [CutThought(prompt, ids) for (prompt, _), ids in zip(thoughts, encoded, strict=True)]
+    token_ids = policy.form.encode_all(texts, add_special_tokens=False)
+    return [CutThought(prompt, ids) for (prompt, _), ids in zip(thoughts, token_ids, strict=True)]
 
 
 def _fits(policy: Policy, cut: CutThought, answer_tokens: int) -> bool:
@@ -100,11 +100,11 @@ def _fits(policy: Policy, cut: CutThought, answer_tokens: int) -> bool:
 def _pass_rate(
     policy: Policy, cuts: Sequence[CutThought], scorer: Scorer, *, answer_tokens: int
 ) -> float | None:
-    prompts = [cut.prompt for cut in cuts]
+    prompts = [cut_thought.prompt for cut_thought in cuts]
     decoding = Decoding(answer_tokens, temperature=0.0)
-    forced = Sampler(policy).sample(
-        prompts, 1, decoding, torch.Generator(), beginnings=[cut.ids for cut in cuts]
+    forced_answers = Sampler(policy).sample(
+        prompts, 1, decoding, torch.Generator(), beginnings=[cut_thought.ids for cut_thought in cuts]
     )
-    correctness = scorer.correctness(prompts, [answer.text for [answer] in forced])
+    correctness = scorer.correctness(prompts, [answer.text for [answer] in forced_answers])
     grades = [value for value in correctness if value is not None]
     return fmean(grades) if grades else None

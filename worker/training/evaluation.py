@@ -164,13 +164,13 @@ class Evaluator:
 
     def _graded(self, groups: Sequence[Group]) -> list[GradedPrompt]:
         """Return the grades of the prompts whose answer is known."""
-        graded = []
+        graded_prompts = []
         for group in groups:
             correct = [value >= 1 for value in group.correctness if value is not None]
             if correct and len(correct) == len(group.completions):
                 texts = [completion.text for completion in group.completions]
-                graded.append(GradedPrompt(correct, self.suite_scorer.votes(group.prompt, texts)))
-        return graded
+                graded_prompts.append(GradedPrompt(correct, self.suite_scorer.votes(group.prompt, texts)))
+        return graded_prompts
 
     def _show_life(self) -> bool:
         self._alive()

@@ -279,13 +279,13 @@ def rows_report(selection: Selection) -> RowsReport:
 
 def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:
     """Return the first `count` different training prompts of a run, or fewer if the problems repeat."""
-    by_task: dict[str, Prompt] = {}
+    prompt_by_task: dict[str, Prompt] = {}
     for cursor in range(2 * count):
         [prompt] = mixture.prompts(cursor, 1)
-        by_task.setdefault(prompt.task, prompt)
-        if len(by_task) == count:
+        prompt_by_task.setdefault(prompt.task, prompt)
+        if len(prompt_by_task) == count:
             break
-    return list(by_task.values())
+    return list(prompt_by_task.values())
 
 
 def text_completion(policy: Policy, text: str) -> Completion:

@@ -84,8 +84,8 @@ class Baseline:
     def move(self, advantage: knobs.Advantage) -> None:
         """Update the average with the rewards of the whole step."""
         if isinstance(advantage, knobs.MovingAverage) and self.seen:
-            rewards, scored = (torch.cat(tensors) for tensors in zip(*self.seen, strict=True))
-            self.average = moving_average(self.average, rewards, scored, decay=advantage.decay)
+            rewards, has_reward = (torch.cat(tensors) for tensors in zip(*self.seen, strict=True))
+            self.average = moving_average(self.average, rewards, has_reward, decay=advantage.decay)
         self.seen.clear()
 
     def values(self) -> dict[str, Any]:
@@ -194,21 +194,21 @@ class Learner:
         update_stats: UpdateStats,
     ) -> PolicyBatch:
         """Run the policy's updates and return the batch with the applied advantages."""
-        applied, shares = batch.advantages.clone(), self._loss_shares(collected)
+        applied_advantages, shares = batch.advantages.clone(), self._loss_shares(collected)
         groups = len(collected.trained)
         epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
         for _ in range(epochs):
             for rows in self._minibatches(groups, generator):
                 device_rows = rows.to(batch.mask.device)
                 minibatch = whiten(batch.rows(device_rows), self.config.objective.advantage, over="minibatch")
-                applied[device_rows] = minibatch.advantages
+                applied_advantages[device_rows] = minibatch.advantages
                 minibatch = choose_covariant_tokens(minibatch, self.config.objective.surrogate, generator)
                 for update in split_updates(minibatch, self.config.objective.token_weight):
                     norm = self._update(tokens, update, rows, per_token, update_stats, shares)
                     update_stats.norms.append(norm)
         if "kl" in per_token:
             self.kl.observe(per_token["kl"], batch.mask.cpu())
-        return replace(batch, advantages=applied)
+        return replace(batch, advantages=applied_advantages)
 
     def _lift(
         self, tokens: TokenBatch, batch: PolicyBatch, groups: Sequence[Group], per_token: dict[str, Tensor]
@@ -282,16 +282,16 @@ class Learner:
         batch = self._set_coefficients(
             self.old_policy.batch(tokens, groups, update_stats, old_policy=old_policy), tokens, groups
         )
-        rewards, scored = reward_tensors([group.rewards for group in groups])
-        batch = replace(batch, scored=scored.flatten().to(batch.mask.device))
+        rewards, has_reward = reward_tensors([group.rewards for group in groups])
+        batch = replace(batch, scored=has_reward.flatten().to(batch.mask.device))
         penalty = kl_reward_penalty(batch, self.config.objective)
         if self.critic_step is not None:
             estimate = self.critic_step.judge(tokens, batch, rewards, penalty, step=update_stats.step)
             return replace(batch, advantages=estimate.advantages), estimate
         rewards -= penalty.sum(dim=1).cpu().double().view(rewards.shape)
         if isinstance(self.config.objective.advantage, knobs.OptimalTokenBaseline):
-            return self._against_tokens(tokens, batch, rewards, scored, old_policy), None
-        return self._compare_completions(groups, batch, rewards, scored), None
+            return self._against_tokens(tokens, batch, rewards, has_reward, old_policy), None
+        return self._compare_completions(groups, batch, rewards, has_reward), None
 
     def _set_coefficients(
         self, batch: PolicyBatch, tokens: TokenBatch, groups: Sequence[Group]
@@ -381,29 +381,31 @@ class Learner:
         """
         optimizer_batch = OptimizerBatch(tokens, rows, batch, self._denominators(batch, shares))
         sums_before = update_stats.sums
-        added: dict[str, Tensor] = {}
+        added_values: dict[str, Tensor] = {}
         learning = learning_rows(batch, self.config.objective)
         rank_rows = self.ranks.own(tokens.rows(rows), learning)
-        recorded_values = self.ranks.begin(step_values := RecordedValues(per_token, added, update_stats))
+        recorded_values = self.ranks.begin(
+            step_values := RecordedValues(per_token, added_values, update_stats)
+        )
 
         def undo() -> None:
             self.optimizer.forget_gradients()
             update_stats.sums = sums_before
-            added.clear()
+            added_values.clear()
 
         def passes(parts: Sequence[Tensor]) -> float:
             if self.config.updates.rule == "natural_gradient":
                 return self._natural_update(optimizer_batch, parts, recorded_values)
             rank_microbatches = separate_microbatches([rank_rows[indices] for indices in parts], learning)
             passes_that_learn = sum(microbatch.learns for microbatch in rank_microbatches)
-            missing = self.ranks.ranks.limit(passes_that_learn) - passes_that_learn
+            missing_passes = self.ranks.ranks.limit(passes_that_learn) - passes_that_learn
             for pass_loss in self._passes(optimizer_batch, rank_microbatches, recorded_values):
                 if not pass_loss.loss.requires_grad:
                     continue
                 with self.lull():
                     pass_loss.loss.backward()
                 self.optimizer.take_gradients()
-            self.ranks.keep_up(tokens, missing, self.optimizer.take_gradients, self.temperature)
+            self.ranks.keep_up(tokens, missing_passes, self.optimizer.take_gradients, self.temperature)
             return math.nan
 
         norm = self.microbatches.run(tokens.rows(rows[rank_rows]), passes, undo)
@@ -412,8 +414,8 @@ class Learner:
             update = self.optimizer.step(update_stats.step)
             update_stats.lr, norm = update.lr, update.grad_norm
         if not math.isfinite(norm):
-            added.pop("policy_gradient", None)
-        add_tokens(per_token, added, tokens.mask.shape)
+            added_values.pop("policy_gradient", None)
+        add_tokens(per_token, added_values, tokens.mask.shape)
         return norm
 
     def _passes(

@@ -98,17 +98,19 @@ class NodeGroup:
 
     def _await(self, ip: str, port: int) -> None:
         deadline = time.monotonic() + self.come_seconds
-        called: Sequence[str] = ()
-        while missing := self._missing():
+        called_workers: Sequence[str] = ()
+        while missing_nodes := self._missing():
             if reason := difference_sentence(self.seats):
                 raise UnlikeRanks(reason)
             workers = [seat.worker_id for seat in self.seats]
-            if workers != called:  # another worker may take a node's seat until all have joined
-                self._publish(Order(self.run_id, self.attempt, ip, port, self._nonce, called := workers))
+            if workers != called_workers:  # another worker may take a node's seat until all have joined
+                self._publish(
+                    Order(self.run_id, self.attempt, ip, port, self._nonce, called_workers := workers)
+                )
             if self.stopping.wait(POLL_SECONDS):
                 raise NodeLost("the worker was asked to end")
             if time.monotonic() > deadline:
-                raise NodeLost(f"{missing} did not join within {self.come_seconds:g} s")
+                raise NodeLost(f"{missing_nodes} did not join within {self.come_seconds:g} s")
 
     def _missing(self) -> str:
         """Return the name of the first node that has not joined yet. Raise UnlikeRanks if a node refuses."""

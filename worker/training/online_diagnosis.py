@@ -35,9 +35,9 @@ class OnlineDiagnosis:
     def begin(self, step: int) -> None:
         """Start after a step with the recorded metrics up to it, which a fork inherits."""
         run_id = self._recorder.run_id
-        recorded = self._recorder.read(lambda session: series_of(session, run_id))
+        recorded_series = self._recorder.read(lambda session: series_of(session, run_id))
         parent_config = self._recorder.read(lambda session: parent_config_of(session, run_id))
-        past_series = {name: series.between(0, step) for name, series in recorded.items()}
+        past_series = {name: series.between(0, step) for name, series in recorded_series.items()}
         self._log = GrowingLog(self._document, past_series, parent_config)
         self._step, due = step, last_due(step)
         self._last = self._diagnosis(due) if due else None

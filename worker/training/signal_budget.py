@@ -61,10 +61,10 @@ def _categorise(
     if category is not None:
         return category, {category: len(completion)}
     use = update_stats.token_use[trained_position or 0][position]
-    used: dict[Part, int] = {"masked": use.masked, "clipped": use.clipped, "useful": use.useful}
+    category_tokens: dict[Part, int] = {"masked": use.masked, "clipped": use.clipped, "useful": use.useful}
     if use.useful:
-        return "useful", used
-    return ("clipped" if use.clipped else "masked"), used
+        return "useful", category_tokens
+    return ("clipped" if use.clipped else "masked"), category_tokens
 
 
 def _before_updates(
@@ -82,8 +82,8 @@ def _before_updates(
     else:
         has_signal = update_stats.advantages[trained_position][position] != 0
     if reward is not None and not has_signal:
-        graded = group.correctness[position] if group.correctness else None
-        return "equal_right" if (reward > 0 if graded is None else graded >= 1) else "equal_wrong"
+        grade = group.correctness[position] if group.correctness else None
+        return "equal_right" if (reward > 0 if grade is None else grade >= 1) else "equal_wrong"
     return "left_out" if trained_position is None else None
 
 

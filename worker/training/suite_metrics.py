@@ -127,9 +127,9 @@ def score_intervals(values: Floats) -> tuple[Floats, Floats]:
     count, means = values.shape[1], values.mean(axis=1)
     if count < 2:
         return means, means
-    padded = np.pad(values, ((0, 0), (1, 1)), constant_values=(0, 1))
-    binary = padded.mean(axis=1) * (1 - padded.mean(axis=1))
-    ratio = np.minimum(padded.var(axis=1, ddof=1) / binary, 1)
+    padded_values = np.pad(values, ((0, 0), (1, 1)), constant_values=(0, 1))
+    binary = padded_values.mean(axis=1) * (1 - padded_values.mean(axis=1))
+    ratio = np.minimum(padded_values.var(axis=1, ddof=1) / binary, 1)
     q = critical(1 - CONFIDENCE_LEVEL, count - 1) ** 2 * ratio / count
     middle = (means + q / 2) / (1 + q)
     half_width = np.sqrt(q * means * (1 - means) + q * q / 4) / (1 + q)

@@ -318,9 +318,9 @@ class Trainer:
         self.engine.sync(update_stats.step - 1, old_policy)
         self.learner.learn(collected, self.generator, update_stats)
         for _ in range(updates.epochs - 1):
-            resampled = self._sample_step()
-            self.learner.learn(resampled, self.generator, update_stats, old_policy=old_policy)
-            collected.add(resampled)
+            new_groups = self._sample_step()
+            self.learner.learn(new_groups, self.generator, update_stats, old_policy=old_policy)
+            collected.add(new_groups)
         self.learner.end_step()
         self.behaviour.remember(old_policy)
         return update_stats

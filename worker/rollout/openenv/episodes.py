@@ -138,11 +138,11 @@ class OpenEnvEpisodes(TurnTaking):
         generator: torch.Generator,
     ) -> list[list[Completion]]:
         """See TakesTurns. Raise EnvironmentFailed if the environment fails all episodes."""
-        encoded = encoded_prompts(self.policy, prompts, sampling)
+        prompt_ids = encoded_prompts(self.policy, prompts, sampling)
         seed = int(torch.randint(2**62, (), generator=generator))
         episodes = [
             PlayedEpisode(prompt, ids, sampling.max_new_tokens)
-            for prompt, ids in zip(prompts, encoded, strict=True)
+            for prompt, ids in zip(prompts, prompt_ids, strict=True)
             for _ in range(group_size)
         ]
         with self._turn:
@@ -157,17 +157,17 @@ class OpenEnvEpisodes(TurnTaking):
     def _play(
         self, episodes: Sequence[PlayedEpisode], samples: Samples, sampling: SamplingLike, seed: int
     ) -> None:
-        queue, unfinished, number = deque(episodes), list[PlayedEpisode](), 0
+        queue, unfinished_episodes, number = deque(episodes), list[PlayedEpisode](), 0
         try:
-            while queue or unfinished:
-                unfinished += self._begin(queue, self.server.limit - len(unfinished))
-                self._go_on(samples, unfinished, sampling, seed, number)
-                self._act(unfinished)
-                _end([episode for episode in unfinished if episode.is_over])
-                unfinished = [episode for episode in unfinished if not episode.is_over]
+            while queue or unfinished_episodes:
+                unfinished_episodes += self._begin(queue, self.server.limit - len(unfinished_episodes))
+                self._go_on(samples, unfinished_episodes, sampling, seed, number)
+                self._act(unfinished_episodes)
+                _end([episode for episode in unfinished_episodes if episode.is_over])
+                unfinished_episodes = [episode for episode in unfinished_episodes if not episode.is_over]
                 number += 1
         finally:
-            _end(unfinished)
+            _end(unfinished_episodes)
 
     def _begin(self, waiting: deque[PlayedEpisode], places: int) -> list[PlayedEpisode]:
         """Begin at most `places` of the next episodes and return them.
@@ -211,15 +211,15 @@ class OpenEnvEpisodes(TurnTaking):
         return self.form.find("".join(self._pieces(new)[:-1]))
 
     def _act(self, unfinished: Sequence[PlayedEpisode]) -> None:
-        acting = []
+        acting_episodes = []
         for episode in unfinished:
             if episode.lost:
                 episode.is_over = True
             elif episode.call is not None:
-                acting.append(episode)
-        with ThreadPoolExecutor(max(1, len(acting))) as pool:
-            answers = list(pool.map(self._step_episode, acting))
-        for episode, answer in zip(acting, answers, strict=True):
+                acting_episodes.append(episode)
+        with ThreadPoolExecutor(max(1, len(acting_episodes))) as pool:
+            answers = list(pool.map(self._step_episode, acting_episodes))
+        for episode, answer in zip(acting_episodes, answers, strict=True):
             self._take_answer(episode, require_call(episode.call), answer)
             episode.call = None
 
@@ -237,8 +237,8 @@ class OpenEnvEpisodes(TurnTaking):
             raise ValueError("an episode that did not begin has no turn to answer")
         try:
             action = self.acts.action(require_call(episode.call).call, self.schema)
-            observed = episode.session.step(action, seconds=self.config.step_seconds)
-            return self._add_observation(episode, observed)
+            observed_step = episode.session.step(action, seconds=self.config.step_seconds)
+            return self._add_observation(episode, observed_step)
         except BadAction as error:
             return f"error: {error}", "failed"
         except Refused as error:

@@ -39,10 +39,10 @@ class Session:
 
     def reset(self, seed: int, *, seconds: float) -> ObservedStep:
         """Return the first observation of the episode with this seed. Raise Full, Refused or Lost."""
-        observed = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
-        if observed.done:
+        observed_step = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
+        if observed_step.done:
             raise Lost("its episode is over before it begins")
-        return observed
+        return observed_step
 
     def step(self, action: dict[str, Any], *, seconds: float) -> ObservedStep:
         """Send an action and return its answer. Raise Refused or Lost."""
