@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { limitsOf, outsideOf, rangeWithoutOutliers, withPossibleBand } from '../../frontend/src/charts/limits.js';
+import { findLimits, countOutside, rangeWithoutOutliers, withPossibleBand } from '../../frontend/src/charts/limits.js';
 import { possibleRange } from '../../frontend/src/lib/metrics.js';
 import { assertClose } from './assertions.js';
 import { figure, series } from './series.js';
@@ -110,8 +110,8 @@ test('the outlier toggle cuts the axis and counts what it hides', () => {
   assert.ok(!('range' in layoutOf([spiky]).yaxis));
   assert.ok(layoutOf([spiky], { outliers: false }).yaxis.range[1] < 3);
   const lines = [{ series: spiky }];
-  const limits = limitsOf(lines, { logY: false, outliers: false });
-  assert.equal(outsideOf(lines, limits), 1);
+  const limits = findLimits(lines, { logY: false, outliers: false });
+  assert.equal(countOutside(lines, limits), 1);
 });
 
 test('a range by hand is that of the axis', () => {

@@ -6,7 +6,7 @@ import { looksTogether, shadedLooks, slotsOfGroups } from '../lib/colours.js';
 
 /** @typedef {import('../data/api.js').ApiError} ApiError */
 
-const stored = (/** @type {string} */ key, /** @type {unknown} */ fallback) =>
+const readStored = (/** @type {string} */ key, /** @type {unknown} */ fallback) =>
   JSON.parse(localStorage.getItem(`grpolab.${key}`) ?? JSON.stringify(fallback));
 const store = (/** @type {string} */ key, /** @type {unknown} */ value) =>
   localStorage.setItem(`grpolab.${key}`, JSON.stringify(value));
@@ -25,10 +25,10 @@ systemIsDark.addEventListener('change', () => {
 export const theme = computed(() => (themeChoice.value === 'auto' ? systemTheme.value : themeChoice.value));
 
 effect(() => {
-  const chosen = themeChoice.value;
-  localStorage.setItem('grpolab.theme', chosen);
-  if (chosen === 'auto') delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = chosen;
+  const choice = themeChoice.value;
+  localStorage.setItem('grpolab.theme', choice);
+  if (choice === 'auto') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = choice;
 });
 
 /**
@@ -49,11 +49,11 @@ export function groupLooks(groups) {
  */
 export function relatedLooks(groups) {
   const looks = groupLooks(groups);
-  const shaded = groups.map(({ name, runs }) => ({
+  const shadedGroups = groups.map(({ name, runs }) => ({
     look: /** @type {import('../lib/colours.js').Look} */ (looks.get(name)),
     keys: runs.map(({ id }) => id),
   }));
-  return shadedLooks(shaded, theme.value);
+  return shadedLooks(shadedGroups, theme.value);
 }
 
 /** Returns the look of a single run. @param {Api.RunItem} run @returns {import('../lib/colours.js').Look} */
@@ -99,7 +99,7 @@ export function startWorkers() {
  * The role with which this page is logged in. Until the service has reported it, the role of the last visit.
  * @type {import('../../vendor/signals.js').Signal<Api.Role>}
  */
-export const role = signal(stored('role', 'operator'));
+export const role = signal(readStored('role', 'operator'));
 
 /** True if the role may change anything. A viewer may not, and sees no buttons for changes. */
 export const mayChange = computed(() => role.value === 'operator');

@@ -28,18 +28,18 @@ export const BAND_NAMES = {
 export function badge(series, view) {
   const { smoothing, isSmoothedApart, logX, logY, grouped, band, requestedRuns, maxRuns, outside, healthy } = view;
   // Non-finite values of a mean belong to single runs and are not points of its line.
-  const shown = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
+  const pointCount = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
   const raw = sum(series, ({ raw_points }) => raw_points);
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);
   const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
   const noLogX = logX ? sum(series, ({ x }) => x.filter((value) => value <= 0).length) : 0;
   const expectedRuns = Math.min(requestedRuns, maxRuns);
-  const [fewest, mostSeeds] = seedsOf(series);
+  const [fewestSeeds, mostSeeds] = countSeeds(series);
   return [
     usual(plural(series.length, grouped || 'run')),
     ...(grouped && lookup(BAND_NAMES, band) ? [usual(`band: ${lookup(BAND_NAMES, band)}`)] : []),
-    ...(grouped && mostSeeds ? [fewest === mostSeeds ? usual(`n ${mostSeeds}`) : unusual(fewerText(series))] : []),
-    usual(pointsText(shown, raw, grouped !== '')),
+    ...(grouped && mostSeeds ? [fewestSeeds === mostSeeds ? usual(`n ${mostSeeds}`) : unusual(fewerText(series))] : []),
+    usual(pointsText(pointCount, raw, grouped !== '')),
     isSmoothedApart
       ? unusual(smoothing ? `smoothed ${smoothing}` : 'unsmoothed')
       : usual(smoothing ? `smoothed ${smoothing}` : 'unsmoothed'),
@@ -61,8 +61,8 @@ const usual = (text) => ({ text, isUsual: true, isWarning: false });
 const unusual = (text) => ({ text, isUsual: false, isWarning: false });
 /** @param {string} text @returns {Note} */
 const warning = (text) => ({ text, isUsual: false, isWarning: true });
-/** @template T @param {T[]} items @param {(item: T) => number} of */
-const sum = (items, of) => items.reduce((total, item) => total + of(item), 0);
+/** @template T @param {T[]} items @param {(item: T) => number} measure */
+const sum = (items, measure) => items.reduce((total, item) => total + measure(item), 0);
 
 /** Returns a sentence about the healthy band. @param {(number | null)[]} band */
 export function healthyText([low, high]) {
@@ -72,10 +72,10 @@ export function healthyText([low, high]) {
     : `green: healthy ${formatValue(low)} to ${formatValue(high)}`;
 }
 
-/** @param {number} shown @param {number} raw @param {boolean} grouped */
-function pointsText(shown, raw, grouped) {
-  if (grouped) return `means at ${plural(shown, 'point')} from ${formatCount(raw)} values`;
-  return shown < raw ? `${formatCount(shown)} of ${plural(raw, 'point')}` : `all ${plural(raw, 'point')}`;
+/** @param {number} pointCount @param {number} raw @param {boolean} grouped */
+function pointsText(pointCount, raw, grouped) {
+  if (grouped) return `means at ${plural(pointCount, 'point')} from ${formatCount(raw)} values`;
+  return pointCount < raw ? `${formatCount(pointCount)} of ${plural(raw, 'point')}` : `all ${plural(raw, 'point')}`;
 }
 
 /** Returns the smallest and the largest number of runs in a mean, over the points of one series. */
@@ -87,14 +87,14 @@ function seedsWithin(/** @type {import('./figure.js').Series} */ { n }) {
  * Returns the smallest and the largest number of runs in a mean, over all series, or 0 without means.
  * @param {import('./figure.js').Series[]} series
  */
-function seedsOf(series) {
+function countSeeds(series) {
   const counts = series.flatMap(seedsWithin);
   return counts.length ? [Math.min(...counts), Math.max(...counts)] : [0, 0];
 }
 
 /** @param {import('./figure.js').Series[]} series */
 function fewerText(series) {
-  const [fewest, largest] = seedsOf(series);
+  const [fewestSeeds, mostSeeds] = countSeeds(series);
   const isFewerWithin = series.map(seedsWithin).some(([low, high]) => low < high);
-  return `n ${fewest}–${largest}${isFewerWithin ? ', faint where fewer' : ''}`;
+  return `n ${fewestSeeds}–${mostSeeds}${isFewerWithin ? ', faint where fewer' : ''}`;
 }

@@ -7,7 +7,7 @@ import { follow, isOnPoint, markElements, paintCurves, pinUnder, placeCursor, pl
 import { point } from './cursor.js';
 import { panels } from './mounted.js';
 import { placeLabel } from './nearest.js';
-import { isPainted, plottedOf } from './paint.js';
+import { isPainted, selectPlotted } from './paint.js';
 
 /** @typedef {import('./mounted.js').Figure} Figure */
 /** @typedef {import('./mounted.js').Handlers} Handlers */
@@ -33,18 +33,18 @@ const AT_ONCE_MS = 25;
 const waitingPanels = new Set();
 let isDrawing = false;
 /** @type {Promise<Plot.Library> | null} */
-let loading = null;
+let plotlyPromise = null;
 
 /** Loads the library once. Panels wait for it. @returns {Promise<Plot.Library>} */
 export function loadPlotly() {
-  loading ??= new Promise((resolve, reject) => {
+  plotlyPromise ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
     script.src = plotlyAddress();
     script.onload = () => resolve(window.Plotly);
     script.onerror = () => reject(new Error('The chart library could not be loaded'));
     document.head.append(script);
   });
-  return loading;
+  return plotlyPromise;
 }
 
 loadPlotly().catch(() => {}); // start loading while the page requests its data; callers that await it handle a failure
@@ -62,7 +62,7 @@ const nearness = new IntersectionObserver(
 function come(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
   panel.near = isNear;
   panel.handlers.onNear?.(isNear);
-  if (isNear) ask(panel);
+  if (isNear) requestDraw(panel);
   else purge(panel);
 }
 
@@ -78,7 +78,7 @@ function startsNear(element) {
 const sizes = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     const panel = panels.get(target);
-    if (panel?.drawn && panel.element.offsetParent !== null) ask(panel);
+    if (panel?.drawn && panel.element.offsetParent !== null) requestDraw(panel);
   }
 });
 
@@ -108,12 +108,12 @@ export function mountPanel(element, metric, handlers) {
   if (startsNear(element)) come(panel, true);
   element.addEventListener('mousemove', (event) => follow(panel, event));
   element.addEventListener('mouseleave', () => leave(panel));
-  element.addEventListener('pointerdown', (event) => pressed(panel, event), { capture: true });
-  element.addEventListener('wheel', (event) => wheeled(panel, event), { passive: false });
+  element.addEventListener('pointerdown', (event) => handlePointerDown(panel, event), { capture: true });
+  element.addEventListener('wheel', (event) => handleWheel(panel, event), { passive: false });
   return {
     draw(figure) {
       panel.figure = figure;
-      ask(panel);
+      requestDraw(panel);
     },
     dispose() {
       nearness.unobserve(element);
@@ -125,7 +125,7 @@ export function mountPanel(element, metric, handlers) {
   };
 }
 
-function ask(/** @type {Mounted} */ panel) {
+function requestDraw(/** @type {Mounted} */ panel) {
   if (!panel.near || !panel.figure) return;
   waitingPanels.add(panel);
   if (!isDrawing) requestAnimationFrame(drawWaiting);
@@ -172,7 +172,7 @@ function nearestFirst(candidates) {
 async function drawNow(Plotly, panel) {
   const { element, figure } = panel;
   panel.isPainted = isPainted(figure.data);
-  const data = /** @type {Plot.Trace[]} */ (panel.isPainted ? plottedOf(figure.data) : figure.data);
+  const data = /** @type {Plot.Trace[]} */ (panel.isPainted ? selectPlotted(figure.data) : figure.data);
   const layout = /** @type {Plot.Layout} */ ({
     ...figure.layout,
     width: element.clientWidth,
@@ -180,10 +180,10 @@ async function drawNow(Plotly, panel) {
   });
   if (panel.isPainted) Object.assign(layout, { hovermode: false });
   if (!data.some(({ yaxis }) => yaxis === 'y2')) delete layout.yaxis2; // Plotly would draw an empty second plot
-  const plotted = panel.isPainted ? JSON.stringify([data, layout]) : '';
-  if (panel.drawn && plotted && plotted === panel.plotted) return placeAll(panel); // only painted curves changed
+  const plotContent = panel.isPainted ? JSON.stringify([data, layout]) : '';
+  if (panel.drawn && plotContent && plotContent === panel.plotted) return placeAll(panel); // only painted curves changed
   await Plotly.react(element, data, layout, CONFIG);
-  panel.plotted = plotted;
+  panel.plotted = plotContent;
   if (panel.drawn) return keepCanvases(panel);
   panel.drawn = true;
   element.prepend(panel.shade);
@@ -237,22 +237,22 @@ const MAX_CLICK_MOVE_PX = 4;
  * click is delayed, because it may be the first half of the double click that resets the zoom.
  * @param {Mounted} mounted @param {PointerEvent} downEvent
  */
-function pressed(mounted, downEvent) {
+function handlePointerDown(mounted, downEvent) {
   if (downEvent.button !== 0 || !mounted.drawn) return;
   const panel = /** @type {Drawn} */ ({ ...mounted });
-  const released = (/** @type {PointerEvent} */ upEvent) => {
+  const handleRelease = (/** @type {PointerEvent} */ upEvent) => {
     if (Math.hypot(upEvent.clientX - downEvent.clientX, upEvent.clientY - downEvent.clientY) > MAX_CLICK_MOVE_PX)
       return;
     if (performance.now() - resetAt < CONFIG.doubleClickDelay) return;
     const isZoomed = panel.figure.isZoomed || !panel.element._fullLayout.yaxis.autorange;
     clearTimeout(clickTimer);
-    clickTimer = setTimeout(() => clicked(panel, upEvent), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
+    clickTimer = setTimeout(() => handleClick(panel, upEvent), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
   };
-  document.addEventListener('pointerup', released, { capture: true, once: true });
+  document.addEventListener('pointerup', handleRelease, { capture: true, once: true });
 }
 
 /** @param {Drawn} panel @param {PointerEvent} event */
-function clicked(panel, event) {
+function handleClick(panel, event) {
   if (!panel.hovered || !isOnPoint(panel, event)) return pinUnder(panel, event);
   const { run, key } = panel.hovered.data.meta;
   return panel.handlers.onPoint?.(run, panel.hovered.customdata, key);
@@ -261,7 +261,7 @@ function clicked(panel, event) {
 const PER_NOTCH = 1.2;
 
 /** Stretches the y axis around the pointer, for Alt and the wheel. @param {Mounted} panel @param {WheelEvent} event */
-function wheeled({ element, drawn, handlers }, event) {
+function handleWheel({ element, drawn, handlers }, event) {
   if (!event.altKey || !drawn || !handlers.onRange) return;
   event.preventDefault();
   const { yaxis } = element._fullLayout;
@@ -305,7 +305,7 @@ function leave(/** @type {Mounted} */ panel) {
  */
 
 /** Returns the SVG source of a figure. @param {Standing} figure @returns {Promise<string>} */
-export async function pictureOf({ data, layout }) {
+export async function renderPicture({ data, layout }) {
   const Plotly = await loadPlotly();
   const { width, height } = layout;
   return Plotly.toImage({ data, layout, config: CONFIG }, { format: 'svg', width, height, imageDataOnly: true });

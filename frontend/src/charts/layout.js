@@ -1,8 +1,8 @@
 /** Axes of a panel and the elements behind its lines: ranges, titles and the healthy band. Pure. */
 import { lookup } from '../lib/lookup.js';
 import { isMetricAxis } from '../lib/series.js';
-import { limitsOf, logLabels, yAxisOf } from './limits.js';
-import { plain } from './parts.js';
+import { findLimits, logLabels, makeYAxis } from './limits.js';
+import { escapeMarkup } from './parts.js';
 
 /** @typedef {import('./figure.js').Line} Line */
 /** @typedef {import('./figure.js').View} View */
@@ -36,8 +36,8 @@ const FIRST_STEPS = 10;
 function wholeRange({ xKind, logX }, { size }, [from, to]) {
   if (logX || !(to > from || xKind === 'step')) return null;
   const end = xKind === 'step' ? Math.max(to, FIRST_STEPS) : to;
-  const room = (end - from) * 0.02;
-  return [(from - room) / size, (end + room) / size];
+  const margin = (end - from) * 0.02;
+  return [(from - margin) / size, (end + margin) / size];
 }
 
 /**
@@ -49,8 +49,8 @@ function zoomRange({ zoom, logX }, { size }, lines) {
   if (!zoom || (logX && zoom[1] <= 0)) return null;
   const [from, to] = zoom;
   if (!logX) return [from / size, to / size];
-  const smallest = Math.min(...lines.map(({ series }) => series.x.find((x) => x > 0) ?? Infinity));
-  const start = from > 0 ? from : smallest < to ? smallest : to / 10;
+  const smallestX = Math.min(...lines.map(({ series }) => series.x.find((x) => x > 0) ?? Infinity));
+  const start = from > 0 ? from : smallestX < to ? smallestX : to / 10;
   return [Math.log10(start / size), Math.log10(to / size)];
 }
 
@@ -58,11 +58,11 @@ function zoomRange({ zoom, logX }, { size }, lines) {
  * Returns the smallest and largest x of some lines. 0 is included, except on an axis of a metric.
  * @param {Line[]} lines @param {View['xKind']} xKind @returns {[number, number]}
  */
-export function extentOf(lines, xKind) {
+export function findExtent(lines, xKind) {
   const ends = lines.flatMap(({ series: { x, non_finite: nonFinite } }) => [
     x[0],
     x.at(-1),
-    ...nonFinite.map(({ x: at, step }) => at ?? step),
+    ...nonFinite.map(({ x: pointX, step }) => pointX ?? step),
   ]);
   const finiteEnds = ends.filter((end) => end !== undefined).filter(Number.isFinite);
   if (!finiteEnds.length) return [0, 0];
@@ -79,12 +79,12 @@ const X_TITLES = {
 };
 
 /** Returns the titles of the axes with their units. @param {View} view @param {string} xUnit */
-const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
+const makeAxisTitles = ({ xKind, metric, unit, theme }, xUnit) => {
   const font = { size: 12, color: theme.label };
-  const x = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : (lookup(X_TITLES, xKind) ?? plain(xKind));
+  const xTitle = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : (lookup(X_TITLES, xKind) ?? escapeMarkup(xKind));
   return {
-    x: { title: { text: x, standoff: 8, font } },
-    y: { title: { text: plain(unit ? `${metric} (${unit})` : metric), standoff: 8, font } },
+    x: { title: { text: xTitle, standoff: 8, font } },
+    y: { title: { text: escapeMarkup(unit ? `${metric} (${unit})` : metric), standoff: 8, font } },
   };
 };
 
@@ -92,10 +92,10 @@ const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
  * @param {View} view @param {{size: number, unit: string}} unit @param {Line[]} lines
  * @param {[number, number]} extent of x
  */
-export function layoutOf(view, unit, lines, extent) {
+export function makeLayout(view, unit, lines, extent) {
   const range = zoomRange(view, unit, lines) ?? wholeRange(view, unit, extent);
-  const limits = limitsOf(lines, view);
-  const titles = view.titled ? titlesOf(view, unit.unit) : { x: {}, y: {} };
+  const limits = findLimits(lines, view);
+  const titles = view.titled ? makeAxisTitles(view, unit.unit) : { x: {}, y: {} };
   const xRange = range ? { range, autorange: false } : { autorange: true };
   return {
     autosize: true,
@@ -127,7 +127,7 @@ export function layoutOf(view, unit, lines, extent) {
       ...axis(view, view.logY),
       ...titles.y,
       nticks: view.logY ? logLabels(lines, limits, 5) : 5,
-      ...yAxisOf(limits, view.logY),
+      ...makeYAxis(limits, view.logY),
     },
     yaxis2: { overlaying: 'y', range: [0, 1], fixedrange: true, visible: false },
   };

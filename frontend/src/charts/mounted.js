@@ -1,7 +1,7 @@
 /** The panels of the page, which `draw.js` mounts and `crosshair.js` marks. */
 
 /**
- * @typedef {ReturnType<typeof import('./figure.js').figureOf>} Figure
+ * @typedef {ReturnType<typeof import('./figure.js').makeFigure>} Figure
  * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number,
  *   number] | null) => void, onRange?: (range: [number, number] | null) => void, onNear?: (near: boolean) => void}}
  *   Handlers `onRange`: receives a range of y, in values, or null to reset it

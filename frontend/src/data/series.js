@@ -6,7 +6,7 @@ import { useLayoutEffect, useRef, useState } from '../dom.js';
 import { ApiError, get } from './api.js';
 import { useLive } from './live.js';
 import { useThrottled } from './resource.js';
-import { keyOf } from '../charts/figure.js';
+import { seriesKey } from '../charts/figure.js';
 import { expanded } from '../lib/series.js';
 
 /**
@@ -174,7 +174,7 @@ async function fill(held, promise, number, asking, isGrouped) {
     for (const run of currentRuns) held.shown.set(run, number);
     const otherParts = isGrouped || !held.loaded ? [] : [...held.parts].filter(([run]) => !currentRuns.includes(run));
     const fresh = series
-      .map((item) => /** @type {const} */ ([keyOf(item), item]))
+      .map((item) => /** @type {const} */ ([seriesKey(item), item]))
       .filter(([key]) => isGrouped || currentRuns.includes(key));
     held.parts = new Map([...otherParts, ...fresh]);
     held.loaded = true;

@@ -18,8 +18,8 @@ import { onsetsOf } from '../lib/runs/verdicts.js';
 import { formatCount, plural } from '../lib/text/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
-import { Head, titleOf } from '../components/compare/head.js';
-import { MAX_MATCHING, choiceOf, emptyChoice, loadRuns } from '../components/compare/runs.js';
+import { Head, makeTitle } from '../components/compare/head.js';
+import { MAX_MATCHING, makeChoice, emptyChoice, loadRuns } from '../components/compare/runs.js';
 import { ComparisonViews } from '../components/compare/views.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
@@ -77,7 +77,7 @@ const CONTROL_ARM = 'no change';
 export function View({ experiment_id: experiment = '' }) {
   const [view, change] = useQuery(SPEC);
   const choice = { experiment, runs: view.runs, query: view.query };
-  const key = choiceOf(choice);
+  const key = makeChoice(choice);
   const resource = useLoad(key, (signal) => loadRuns(choice, signal));
   useEffect(() => {
     if (key === null) navigate('/experiments', { replace: true });
@@ -146,7 +146,7 @@ function useTabs(experiment, chosenTab) {
  */
 function Comparison({ runs, experiment, view: query, change, onRuns }) {
   const { tabs, at, createdAt } = useTabs(experiment, query.tab);
-  useTitle(titleOf(runs) + (at === 'curves' ? '' : `: ${tabs.find(({ value }) => value === at)?.label}`));
+  useTitle(makeTitle(runs) + (at === 'curves' ? '' : `: ${tabs.find(({ value }) => value === at)?.label}`));
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
   const isGrouped = query.by !== 'run';
   const by = isGrouped ? keysOf(query.by).join() : 'variant';
@@ -217,9 +217,9 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
         looks=${looks}
         names=${names}
         groups=${groups}
-        drawn=${drawn}
+        drawnIds=${drawn}
         isGrouped=${isGrouped}
-        hidden=${view.hide}
+        hiddenKeys=${view.hide}
         change=${change}
       />
       ${
@@ -233,7 +233,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
             names=${names}
             onsets=${onsets}
             sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null}
-            enlarged=${view.panel}
+            enlargedMetric=${view.panel}
             onPoint=${onPoint}
             warning=${warning}
           />`
@@ -250,7 +250,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     results: () => html`
       <${Matrix}
         groups=${groups}
-        by=${by}
+        grouping=${by}
         runs=${runs}
         view=${view}
         change=${change}
@@ -267,7 +267,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     `,
     settings: () => html`
       <${ConfigDifferences} groups=${groups} />
-      <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
+      <${Relations} runs=${runs} view=${view} change=${change} findLook=${lookOf} />
     `,
     signal: () => html`<${SignalBudgets} runs=${runs} />`,
     search: () => html`<${Search} experiment=${experiment} runs=${runs.length} onRuns=${onRuns} />`,
@@ -277,7 +277,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     <${Head}
       runs=${runs}
       groups=${groups}
-      by=${by}
+      grouping=${by}
       query=${view.query}
       createdAt=${createdAt}
       views=${html`<${ComparisonViews} view=${view} experiment=${experiment} runs=${ids} names=${Object.keys(SPEC)} />`}
@@ -294,7 +294,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     ${
       isReporting &&
       html`<${ReportDialog}
-        title=${titleOf(runs)}
+        title=${makeTitle(runs)}
         groups=${groups}
         runs=${drawn}
         metrics=${metrics}

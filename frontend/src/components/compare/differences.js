@@ -16,11 +16,11 @@ const MAX_EXPLAINED = 12;
 /** @param {{groups: import('../../lib/runs/groups.js').Group[]}} props */
 export function ConfigDifferences({ groups }) {
   const { paths, columns } = useMemo(() => configColumns(groups), [groups]);
-  const shown = columns.slice(0, MAX_COLUMNS);
-  const heads = shown.map(({ names }) => names.join(', '));
-  const rows = fieldRows(paths, shown);
+  const shownColumns = columns.slice(0, MAX_COLUMNS);
+  const heads = shownColumns.map(({ names }) => names.join(', '));
+  const rows = fieldRows(paths, shownColumns);
   const meanings = useMeanings(columns);
-  const same = useMemo(() => sameFields(columns[0]?.config, paths), [columns, paths]);
+  const sharedFields = useMemo(() => sameFields(columns[0]?.config, paths), [columns, paths]);
   const copy = () => copyText(asMarkdown(heads, [...rows, ...meanings]), 'Table');
   return html`<section class="section">
     <div class="section-head">
@@ -28,8 +28,8 @@ export function ConfigDifferences({ groups }) {
       <span class="faint">
         ${plural(paths.length, 'field')}, ignoring the seed
         ${
-          shown.length < columns.length &&
-          `; the first ${shown.length} of ${formatCount(columns.length)} distinct configs`
+          shownColumns.length < columns.length &&
+          `; the first ${shownColumns.length} of ${formatCount(columns.length)} distinct configs`
         }
       </span>
       <span class="spacer"></span>
@@ -78,12 +78,12 @@ export function ConfigDifferences({ groups }) {
       </details>`
     }
     ${
-      same.length > 0 &&
+      sharedFields.length > 0 &&
       html`<details class="more">
-        <summary>${plural(same.length, 'field')} with the same value in all</summary>
+        <summary>${plural(sharedFields.length, 'field')} with the same value in all</summary>
         <table class="table config-table">
           <tbody>
-            ${same.map(
+            ${sharedFields.map(
               ({ path, text }) => html`<tr key=${path}>
                 <td><code>${path}</code></td>
                 <td title=${text}>${text}</td>

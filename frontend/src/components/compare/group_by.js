@@ -14,17 +14,17 @@ const TITLES = {
   verdict: 'verdict',
   config: 'config, all but the seed',
 };
-const titleOf = (/** @type {string} */ key) => lookup(TITLES, key) ?? key.replace(/^config\./, '');
+const formatKeyTitle = (/** @type {string} */ key) => lookup(TITLES, key) ?? key.replace(/^config\./, '');
 
 /**
  * The choice of lines: the mean of runs with equal values in some fields, or single runs.
- * @param {{by: string, runs: Api.RunItem[], onChange: (by: string) => void}} props
+ * @param {{grouping: string, runs: Api.RunItem[], onChange: (by: string) => void}} props
  */
-export function GroupBy({ by, runs, onChange }) {
-  const isGrouped = by !== 'run';
-  const keys = keysOf(by);
+export function GroupBy({ grouping, runs, onChange }) {
+  const isGrouped = grouping !== 'run';
+  const keys = keysOf(grouping);
   const label = isGrouped
-    ? html`<span>mean by <b>${keys.map(titleOf).join(', ')}</b></span>`
+    ? html`<span>mean by <b>${keys.map(formatKeyTitle).join(', ')}</b></span>`
     : html`<b>single runs</b>`;
   return html`<${Menu} label=${label} title="Group runs by">
     <${Segments}
@@ -43,9 +43,9 @@ function Choice({ keys, runs, onChange }) {
   const options = [...new Set([...Object.keys(TITLES), ...keys, ...fields])];
   return html`<${FieldChooser}
     options=${options}
-    chosen=${keys}
+    chosenKeys=${keys}
     onChange=${(/** @type {string[]} */ next) => onChange(next.join() || 'variant')}
-    titleOf=${titleOf}
+    formatTitle=${formatKeyTitle}
     label="Find a field to group by"
     placeholder="Find a field"
     empty="No matching field."

@@ -14,7 +14,7 @@ export const MAX_MATCHING = 1_000;
  * Returns the choice of runs as one text, the key of their request, or null if nothing was chosen.
  * @param {Choice} choice
  */
-export const choiceOf = ({ runs, query, experiment }) =>
+export const makeChoice = ({ runs, query, experiment }) =>
   experiment || (runs?.length ? runs.join() : query ? `query ${query}` : null);
 
 /** Returns the reason why there are no runs to compare. @param {Choice} choice */

@@ -36,7 +36,7 @@ export function Search({ experiment, runs, onRuns }) {
 /** @param {{search: Api.SearchItem, reload: () => void}} props */
 function Found({ search, reload }) {
   const isActive = ['searching', 'comparing'].includes(search.status);
-  const best = search.trials.find(({ number }) => number === search.best);
+  const bestTrial = search.trials.find(({ number }) => number === search.best);
   return html`<section class="card section run-part" aria-labelledby="search-title">
     <div class="section-head">
       <h2 id="search-title">Search</h2>
@@ -46,8 +46,8 @@ function Found({ search, reload }) {
     </div>
     <p>
       ${
-        best
-          ? html`Best so far: <b>${best.variant}</b> with ${search.settings.metric} ${formatValue(best.value)}, by one
+        bestTrial
+          ? html`Best so far: <b>${bestTrial.variant}</b> with ${search.settings.metric} ${formatValue(bestTrial.value)}, by one
               seed.`
           : 'No configuration has a valid value yet.'
       }
@@ -70,12 +70,12 @@ function statusText({ status, reason, trials, configurations, seeds }) {
 }
 
 /** @param {Api.SearchItem} search */
-function spentText({ runs, hours, money, steps_saved: saved, settings }) {
+function spentText({ runs, hours, money, steps_saved: savedShare, settings }) {
   const budget = settings.hours === null ? '' : ` of ${settings.hours} hours`;
   const prices = Object.entries(money).map(([currency, sum]) => `, ${formatMoney(sum)} ${currency}`);
-  const pruning = saved === null ? '' : `; pruning has saved ${Math.round(saved * 100)} % of the steps`;
+  const pruningText = savedShare === null ? '' : `; pruning has saved ${Math.round(savedShare * 100)} % of the steps`;
   const slots = `${formatDuration(hours * HOUR)}${budget} of worker slots`;
-  return `${plural(runs, 'run')}, ${slots}${prices.join('')}${pruning}.`;
+  return `${plural(runs, 'run')}, ${slots}${prices.join('')}${pruningText}.`;
 }
 
 /** @param {{search: Api.SearchItem, reload: () => void}} props */
@@ -132,9 +132,9 @@ function Finalists({ search }) {
     <//>`;
 }
 
-/** @param {number | null} low @param {number | null} high @param {string} [none] */
-const interval = (low, high, none = '–') =>
-  low === null || high === null ? none : `[${formatValue(low)}, ${formatValue(high)}]`;
+/** @param {number | null} low @param {number | null} high @param {string} [fallback] */
+const interval = (low, high, fallback = '–') =>
+  low === null || high === null ? fallback : `[${formatValue(low)}, ${formatValue(high)}]`;
 
 /**
  * A plot of the configurations' values in order, with the best value so far.

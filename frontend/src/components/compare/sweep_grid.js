@@ -21,25 +21,25 @@ const DEFAULT_METRICS = ['eval/accuracy', 'reward/mean'];
  *   `metric`: the chosen one; if it is empty, held-out accuracy, else the reward
  */
 export function SweepGrid({ groups, available, metric, onMetric }) {
-  const shown = available.includes(metric)
+  const shownMetric = available.includes(metric)
     ? metric
     : (DEFAULT_METRICS.find((name) => available.includes(name)) ?? available[0]);
-  const better = aboutMetric(shown ?? '')?.better;
-  const grid = gridOf(cellsOf(groups, shown ?? '', better));
+  const better = aboutMetric(shownMetric ?? '')?.better;
+  const grid = gridOf(cellsOf(groups, shownMetric ?? '', better));
   if (!grid) return null;
   const runs = groups.flatMap(({ runs: inside }) => inside);
-  const done = runs.filter(({ status }) => status === 'finished').length;
+  const finishedCount = runs.filter(({ status }) => status === 'finished').length;
   return html`<section class="section" aria-labelledby="compare-grid">
     <div class="section-head">
       <h2 id="compare-grid">Grid of the sweep</h2>
       <span class="faint">
         mean over seeds of the last value; a stronger colour is ${better ? 'better' : 'higher'};${' '}
-        ${done} of ${plural(runs.length, 'run')} finished
+        ${finishedCount} of ${plural(runs.length, 'run')} finished
       </span>
       <span class="spacer"></span>
       ${
         available.length > 0 &&
-        html`<${Select} label="metric" value=${shown} options=${available} onChange=${onMetric} />`
+        html`<${Select} label="metric" value=${shownMetric} options=${available} onChange=${onMetric} />`
       }
     </div>
     <div class="card table-scroll" tabindex="0" role="group" aria-label="Grid of the sweep">

@@ -1,6 +1,6 @@
 /** The values of a panel's lines at the cursor: the legend, copied text and the file. */
 import { html, useComputed, useEffect, useState } from '../../dom.js';
-import { cursor, free } from '../../charts/cursor.js';
+import { cursor, unpin } from '../../charts/cursor.js';
 import { highlight } from '../../charts/crosshair.js';
 import { copyText, download } from '../../app/actions.js';
 import {
@@ -33,12 +33,12 @@ const MAX_ROWS = 100;
 
 /** Returns the last value that did not change for a moment. @template T @param {T} value @returns {T} */
 function useSettled(value) {
-  const [settled, settle] = useState(value);
+  const [settledValue, setSettledValue] = useState(value);
   useEffect(() => {
-    const timer = setTimeout(() => settle(value), SETTLED_MS);
+    const timer = setTimeout(() => setSettledValue(value), SETTLED_MS);
     return () => clearTimeout(timer);
   }, [value]);
-  return settled;
+  return settledValue;
 }
 
 /**
@@ -48,22 +48,22 @@ function useSettled(value) {
  *   `drawn`: the lines of the panel
  */
 function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
-  const at = cursor.value;
-  const x = at?.x ?? Infinity;
-  const settledX = useSettled(at?.isPinned ? at.x : null);
+  const position = cursor.value;
+  const x = position?.x ?? Infinity;
+  const settledX = useSettled(position?.isPinned ? position.x : null);
   const isThinned = drawn.some(({ series }) => series.raw_points > valuesBehind(series));
-  const needsExact = enabled && isThinned && settledX !== null && settledX === at?.x;
+  const needsExact = enabled && isThinned && settledX !== null && settledX === position?.x;
   /** @type {any} */
   const zoom = [null, settledX ?? 0];
-  const near = { ...view, zoom };
-  const exact = useLines(metric, runs, near, { enabled: needsExact, points: POINTS_BEFORE_CURSOR }, looks, names);
+  const nearView = { ...view, zoom };
+  const exact = useLines(metric, runs, nearView, { enabled: needsExact, points: POINTS_BEFORE_CURSOR }, looks, names);
   const isExact = needsExact && exact.main.loaded && exact.all.length > 0;
-  const ends = useEnds(metric, runs, view, enabled && at === null, looks, names);
+  const ends = useEnds(metric, runs, view, enabled && position === null, looks, names);
   const atCursor = isExact ? exact.all : drawn;
-  const lines = at === null && ends.loaded ? ends.lines : atCursor;
+  const lines = position === null && ends.loaded ? ends.lines : atCursor;
   return {
     reading: readLines(lines, x, view.baseline || null),
-    isPinned: at?.isPinned ?? false,
+    isPinned: position?.isPinned ?? false,
     isRecorded: isExact || !isThinned || !Number.isFinite(x),
   };
 }
@@ -103,7 +103,7 @@ export function Values(props) {
       ${
         isPinned &&
         html`<button
-          class="button-icon" title="Release the cursor (Esc)" aria-label="Release the cursor" onClick=${free}
+          class="button-icon" title="Release the cursor (Esc)" aria-label="Release the cursor" onClick=${unpin}
         >
           <${Icon} name="cross" size=${12} />
         </button>`
@@ -127,8 +127,8 @@ export function ValuesUnderPointer(props) {
   if (!cursor.value) return null;
   const { key } = cursor.value;
   const first = reading.rows.slice(0, MAX_UNDER_POINTER);
-  const pointed = reading.rows.slice(MAX_UNDER_POINTER).find((row) => row.key === key);
-  const rows = pointed ? [...first.slice(0, -1), pointed] : first;
+  const pointedRow = reading.rows.slice(MAX_UNDER_POINTER).find((row) => row.key === key);
+  const rows = pointedRow ? [...first.slice(0, -1), pointedRow] : first;
   const hiddenRows = reading.rows.length - rows.length;
   return html`<div class="values is-floating" aria-hidden="true">
     <div class="values-head">
@@ -140,7 +140,7 @@ export function ValuesUnderPointer(props) {
         isRecorded=${isRecorded}
       />
     </div>
-    <${Table} reading=${reading} rows=${rows} view=${props.view} pointed=${key} />
+    <${Table} reading=${reading} rows=${rows} view=${props.view} pointedKey=${key} />
     ${hiddenRows > 0 && html`<p class="faint">${plural(hiddenRows, 'more line')}: click the chart to pin and see all</p>`}
   </div>`;
 }
@@ -171,10 +171,10 @@ function Position({ reading: { x, baseline, isBaselineMissing }, view, metric, i
 }
 
 /**
- * @param {{reading: Reading, rows: Row[], view: PanelView, pointed?: string | null,
+ * @param {{reading: Reading, rows: Row[], view: PanelView, pointedKey?: string | null,
  *   onBaseline?: (key: string) => void}} props
  */
-function Table({ reading, rows, view, pointed, onBaseline }) {
+function Table({ reading, rows, view, pointedKey, onBaseline }) {
   const hasDelta = reading.baseline !== null;
   const hasCount = reading.rows.some(({ of }) => of !== null);
   const hasHalf = reading.x === Infinity && reading.rows.some(({ recorded }) => halfOf(recorded) !== null);
@@ -194,7 +194,7 @@ function Table({ reading, rows, view, pointed, onBaseline }) {
       ${rows.map(
         (row) => html`<tr
           key=${`${row.role} ${row.key}`}
-          class=${row.key === pointed ? 'is-pointed' : undefined}
+          class=${row.key === pointedKey ? 'is-pointed' : undefined}
           onMouseEnter=${onBaseline && (() => highlight(row.key))}
         >
           <td class="values-name">
@@ -233,8 +233,8 @@ function Table({ reading, rows, view, pointed, onBaseline }) {
 }
 
 const halfText = (/** @type {Row} */ { recorded }) => {
-  const half = halfOf(recorded);
-  return half === null ? '' : `± ${formatValue(half)}`;
+  const halfWidth = halfOf(recorded);
+  return halfWidth === null ? '' : `± ${formatValue(halfWidth)}`;
 };
 
 const None = (/** @type {{row: Row, isEnd: boolean}} */ { row, isEnd }) =>

@@ -35,8 +35,8 @@ export function EvaluationTable({ runs, empty, children }) {
 /** @param {{runs: {id: string, name: string}[], items: Item[], children?: any}} props */
 function Results({ runs, items, children }) {
   const metrics = metricsOfSuites(items);
-  const [chosen, setChosen] = useState('accuracy');
-  const metric = metrics.includes(chosen) ? chosen : metrics[0];
+  const [chosenMetric, setChosenMetric] = useState('accuracy');
+  const metric = metrics.includes(chosenMetric) ? chosenMetric : metrics[0];
   const suites = suitesOf(items);
   const rows = evaluationRows(
     items,
@@ -49,7 +49,7 @@ function Results({ runs, items, children }) {
         label="Metric"
         value=${metric}
         options=${metrics.map((name) => ({ value: name, label: metricTitle(name) }))}
-        onChange=${setChosen}
+        onChange=${setChosenMetric}
       />
       <span class="spacer"></span>
       ${children}

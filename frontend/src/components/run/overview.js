@@ -75,7 +75,7 @@ export function Overview({ run, view, change }) {
           <a href=${`/run/${run.id}?tab=rollouts`}>View completions</a>
         </p>`
         : metrics.length
-          ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />`
+          ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlargedMetric=${view.panel} />`
           : html`<${NothingYet} run=${run} />`
     }
     <div class="run-pair section">
@@ -310,7 +310,7 @@ export function Charts({ run, view, change }) {
       : html`<${Empty} title="No data yet">Metrics appear after the first step.<//>`;
   const sections = view.q ? bySection(matching(all, view.q)) : chosenSections(all, view.metrics);
   const metrics = sections.flatMap((section) => section.metrics);
-  const tree = { available: all, chosen: view.metrics, q: view.q, change };
+  const tree = { available: all, chosenNames: view.metrics, query: view.q, change };
   return html`
     <${CurveToolbar}
       view=${view}
@@ -319,7 +319,7 @@ export function Charts({ run, view, change }) {
       onsets=${line.onsets.length > 0}
       first=${html`
         <${MetricTreeMenu} ...${tree} />
-        <${MetricSearch} q=${view.q} onChange=${(/** @type {string} */ q) => change({ q })} />
+        <${MetricSearch} query=${view.q} onChange=${(/** @type {string} */ q) => change({ q })} />
       `}
     />
     <${WithMetricTree} ...${tree}>
@@ -331,7 +331,7 @@ export function Charts({ run, view, change }) {
             view=${view}
             change=${change}
             sections=${sections}
-            enlarged=${view.panel}
+            enlargedMetric=${view.panel}
           />`
           : html`<${Empty}
             title=${view.q ? `No metric contains “${view.q}”` : 'No metrics selected'}

@@ -63,7 +63,7 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
         view=${view}
         change=${change}
         available=${available}
-        first=${html`<${MetricSearch} q=${view.metrics} onChange=${(/** @type {string} */ words) => change({ metrics: words })} />`}
+        first=${html`<${MetricSearch} query=${view.metrics} onChange=${(/** @type {string} */ words) => change({ metrics: words })} />`}
       >
         <${Segments}
           label="Metrics"
@@ -84,7 +84,7 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
           looks=${groupBy ? groupLooks(groups) : looks}
           names=${groupBy ? namesOf(groups) : names}
           sections=${view.all || view.metrics ? bySection(metrics) : null}
-          enlarged=${view.panel}
+          enlargedMetric=${view.panel}
         />`
     }
   </section>`;
