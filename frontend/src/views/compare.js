@@ -287,10 +287,10 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     <${Tabs}
       label="Parts of the comparison"
       tabs=${tabs}
-      at=${at}
+      activeTab=${at}
       onGo=${(/** @type {string} */ tab) => change({ tab }, { push: true })}
     />
-    <${TabPanel} at=${at}>${tabContents[at]()}<//>
+    <${TabPanel} activeTab=${at}>${tabContents[at]()}<//>
     ${
       isReporting &&
       html`<${ReportDialog}

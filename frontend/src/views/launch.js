@@ -24,8 +24,8 @@ import {
 import { NO_SWEEP, isSweep, sweepable, withKnob } from '../lib/launch/sweep.js';
 import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
 import { useVerdicts } from '../components/launch/validation.js';
-import { layerOf, withPlainMessage } from '../components/launch/knobs.js';
-import { Variants, errorsOf } from '../components/launch/variants.js';
+import { makeLayer, withPlainMessage } from '../components/launch/knobs.js';
+import { Variants, findErrors } from '../components/launch/variants.js';
 import { PolicyCard, ProblemsCard } from '../components/launch/base_cards.js';
 import { EssentialsCard } from '../components/launch/essentials.js';
 import { SettingsCard } from '../components/launch/settings.js';
@@ -225,11 +225,11 @@ function LaunchForm({ offers, query, change, fork }) {
     groups: offers.groups.filter(({ title }) => title !== 'Problems'),
     changes: base,
     ...layers.base,
-    errors: errorsOf('base', verdicts, variants, base),
+    errors: findErrors('base', verdicts, variants, base),
     ...sweeping,
     onChanges: (/** @type {Query['base']} */ newBase) => change({ base: newBase }),
   };
-  const layer = layerOf(baseProps);
+  const layer = makeLayer(baseProps);
   const shared = {
     ...baseProps,
     ...layers.shared,
@@ -240,7 +240,7 @@ function LaunchForm({ offers, query, change, fork }) {
     groups: offers.groups,
     changes: variants[i],
     ...layers.variants[i],
-    errors: errorsOf('variant', [verdicts[i]], [variants[i]], base),
+    errors: findErrors('variant', [verdicts[i]], [variants[i]], base),
     onChanges: (/** @type {Variant} */ variant) =>
       change({ variants: variants.map((old, at) => (at === i ? variant : old)) }),
   });
@@ -271,11 +271,11 @@ function LaunchForm({ offers, query, change, fork }) {
           ${
             fork
               ? html`<${ForkCard} fork=${fork} onStep=${(step) => change({ step })} />`
-              : html`<${PolicyCard} layer=${layer} full=${layers.base.full} policies=${offers.policies} />`
+              : html`<${PolicyCard} layer=${layer} fullConfig=${layers.base.full} policies=${offers.policies} />`
           }
           <${ProblemsCard}
             layer=${layer}
-            full=${layers.base.full}
+            fullConfig=${layers.base.full}
             offers=${offers.problems}
             recipes=${offers.dataRecipes}
             seed=${seeds.seeds[0] ?? 0}
@@ -287,21 +287,21 @@ function LaunchForm({ offers, query, change, fork }) {
           change=${change}
           layers=${layers}
           verdicts=${verdicts}
-          knobsOf=${knobsOf}
+          makeKnobs=${knobsOf}
           onSettings=${showSettings}
         />
         <${EssentialsCard}
-          layer=${layerOf(shared)}
-          full=${shared.full}
+          layer=${makeLayer(shared)}
+          fullConfig=${shared.full}
           seeds=${query.seeds}
-          parsed=${seeds}
+          parsedSeeds=${seeds}
           onSeeds=${(/** @type {string} */ value) => change({ seeds: value })}
         />
         <${SettingsCard}
           names=${variants.map(({ name }) => name)}
           scope=${query.scope}
-          shared=${shared}
-          knobsOf=${knobsOf}
+          sharedKnobs=${shared}
+          makeKnobs=${knobsOf}
           open=${query.open ?? []}
           find=${query.find}
           onFind=${(/** @type {string} */ find) => change({ find })}
@@ -312,7 +312,7 @@ function LaunchForm({ offers, query, change, fork }) {
           !fork &&
           html`<${SweepCard}
             sweep=${query.sweep}
-            planned=${planned}
+            planState=${planned}
             offers=${sweepable(catalog.schema, layers.variants[0]?.full ?? layers.base.full)}
             onChange=${(/** @type {Query['sweep']} */ sweep) => change({ sweep })}
           />`
@@ -324,7 +324,7 @@ function LaunchForm({ offers, query, change, fork }) {
           verdicts=${verdicts}
           seeds=${seeds}
           nameErrors=${nameErrorsOf(query)}
-          planned=${planned}
+          planState=${planned}
           onApply=${apply}
           ...${launch}
         >
@@ -333,7 +333,7 @@ function LaunchForm({ offers, query, change, fork }) {
             form=${query}
             fork=${fork}
             fulls=${resolved}
-            blocked=${unsentFiles.value.length > 0 || verdicts.some(({ errors }) => errors.length > 0)}
+            isBlocked=${unsentFiles.value.length > 0 || verdicts.some(({ errors }) => errors.length > 0)}
             check=${check}
             onCheck=${(/** @type {string} */ id) => change({ check: id })}
             onApply=${(/** @type {Api.ConfigChange} */ mend) => apply([...variants.keys()], [mend])}

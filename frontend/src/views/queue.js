@@ -163,7 +163,7 @@ const withPriority =
 function Training({ runs, act, stop }) {
   const slotOf = (/** @type {Run} */ run) => workers.value.items.find((slot) => runOn(slot) === run.id);
   return html`<table class="table">
-    <${Heads} of=${[...NAMES, 'status', 'worker', 'device', ...numbers('step', 'time left'), ACTION]} />
+    <${Heads} heads=${[...NAMES, 'status', 'worker', 'device', ...numbers('step', 'time left'), ACTION]} />
     <tbody>
       ${runs.map((run) => {
         const slot = slotOf(run);
@@ -181,7 +181,7 @@ function Training({ runs, act, stop }) {
                 : html`<span class="queue-steps">
                   ${formatCount(run.last_step ?? 0)}
                   <span class="faint">/${formatCount(run.steps)}</span>
-                  <${Progress} done=${run.last_step} all=${run.steps} />
+                  <${Progress} doneSteps=${run.last_step} all=${run.steps} />
                 </span>`
             }
           </td>
@@ -205,7 +205,7 @@ function Training({ runs, act, stop }) {
 /** @param {{items: Api.QueuedRun[], act: Act, stop: (run: Run) => void}} props */
 function Waiting({ items, act, stop }) {
   return html`<table class="table">
-    <${Heads} of=${[...numbers('#'), ...NAMES, 'waiting for', ...numbers('priority'), 'since', ACTION]} />
+    <${Heads} heads=${[...numbers('#'), ...NAMES, 'waiting for', ...numbers('priority'), 'since', ACTION]} />
     <tbody>
       ${items.map(
         (run) => html`<tr key=${run.id}>
@@ -249,7 +249,7 @@ function Workers() {
                 machine, start a worker there with the same database and broker addresses.
               </p>`
               : html`<table class="table">
-                <${Heads} of=${[
+                <${Heads} heads=${[
                   'device',
                   'host',
                   ...numbers('pid'),

@@ -76,10 +76,10 @@ function Page({ run, onChange, reload }) {
     <${Tabs}
       label="Parts of the run"
       tabs=${tabs}
-      at=${tab.value}
+      activeTab=${tab.value}
       onGo=${(/** @type {string} */ value) => change({ tab: value }, { push: true })}
     />
-    <${TabPanel} at=${tab.value}>
+    <${TabPanel} activeTab=${tab.value}>
       <${tab.View} key=${`${tab.value} ${run.id}`} run=${run} view=${view} change=${change} />
     <//>
   `;

@@ -180,7 +180,7 @@ export function View() {
   const table = html`<${Grid}
     columns=${columns}
     rows=${rows}
-    keyOf=${({ id }) => id}
+    rowKey=${({ id }) => id}
     label="Runs"
     sort=${view.sort}
     onSort=${(sort) => change({ sort })}
@@ -230,7 +230,7 @@ export function View() {
       change=${change}
       runs=${runs}
       unlisted=${unlisted}
-      shown=${shown}
+      shownIds=${shown}
       looks=${looks}
       names=${names}
       compare=${compare}

@@ -99,7 +99,7 @@ export function Legend({ looks, names, groups, drawnIds, isGrouped, hiddenKeys, 
         onDblClick=${() => showOnly(key)}
         onMouseEnter=${() => highlight(hiddenKeys.includes(key) ? null : key)}
       >
-        <${Swatch} look=${look} off=${hiddenKeys.includes(key)} />
+        <${Swatch} look=${look} isOff=${hiddenKeys.includes(key)} />
         <span>${names.get(key) ?? key}</span>
         ${isGrouped && html`<span class="faint">${counts.get(key)}</span>`}
       </button>`,

@@ -3,7 +3,7 @@ import { html } from '../../dom.js';
 import { NO_VALUE } from '../../lib/runs/axes.js';
 import { runTitle } from '../../lib/runs/fields.js';
 import { lookup } from '../../lib/lookup.js';
-import { dragged } from '../shared/dragging.js';
+import { makeDragHandler } from '../shared/dragging.js';
 
 const HEIGHT = 260;
 const TOP = 44;
@@ -80,7 +80,7 @@ function UprightAxis({ axis, x, y, letters, range, onBrush }) {
     else return;
     event.preventDefault();
   };
-  const drag = dragged(
+  const drag = makeDragHandler(
     ([, from], [, to]) => {
       const [low, high] = [toPosition(Math.max(from, to)), toPosition(Math.min(from, to))];
       onBrush([low, high]);

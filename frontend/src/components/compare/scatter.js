@@ -3,7 +3,7 @@ import { html } from '../../dom.js';
 import { NO_VALUE } from '../../lib/runs/axes.js';
 import { runTitle } from '../../lib/runs/fields.js';
 import { lookup } from '../../lib/lookup.js';
-import { dragged } from '../shared/dragging.js';
+import { makeDragHandler } from '../shared/dragging.js';
 
 const HEIGHT = 300;
 const TOP = 12;
@@ -23,7 +23,7 @@ export function Scatter({ runs, axes, brushes, chosenIds, findLook, onBrush, wid
   const positionAtY = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
   const sortPair = (/** @type {number} */ a, /** @type {number} */ b) =>
     /** @type {[number, number]} */ (a < b ? [a, b] : [b, a]);
-  const drag = dragged(
+  const drag = makeDragHandler(
     ([x0, y0], [x1, y1]) =>
       onBrush({
         [xAxis.key]: sortPair(positionAtX(x0), positionAtX(x1)),

@@ -52,7 +52,7 @@ export function SweepGrid({ groups, available, metric, onMetric }) {
 function GridTable({ rows, columns, cells }) {
   return html`<table class="table cell-grid">
     <${Heads}
-      of=${[
+      heads=${[
         { title: html`<code>${rows.path}</code> \\ <code>${columns.path}</code>` },
         ...numbers(...columns.values.map(formatField)),
       ]}

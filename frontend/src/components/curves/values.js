@@ -198,7 +198,7 @@ function Table({ reading, rows, view, pointedKey, onBaseline }) {
           onMouseEnter=${onBaseline && (() => highlight(row.key))}
         >
           <td class="values-name">
-            <${Swatch} look=${row.look} off=${row.role === 'seed'} />
+            <${Swatch} look=${row.look} isOff=${row.role === 'seed'} />
             ${
               onBaseline && row.role === 'main'
                 ? html`<button

@@ -21,7 +21,7 @@ import { Errors } from './row.js';
  *   differsAt?: import('./row.js').Layer['differsAt']}} parts
  * @returns {import('./row.js').Layer}
  */
-export const layerOf = ({
+export const makeLayer = ({
   root,
   secondary,
   switches = {},
@@ -55,14 +55,14 @@ export const layerOf = ({
  * Moves an error inside a record to the record, which is edited as one text.
  * @param {Node} root
  * @param {FieldError} error
- * @param {Fields} full
+ * @param {Fields} fullConfig
  */
-export function movedToRecord(root, error, full) {
-  const parts = error.path.split('.');
-  for (let n = parts.length - 1; n > 0; n -= 1) {
-    const path = parts.slice(0, n).join('.');
-    if (fieldAt(root, path, full)?.kind === 'record')
-      return { path, message: `${parts.slice(n).join('.')}: ${error.message}` };
+export function movedToRecord(root, error, fullConfig) {
+  const segments = error.path.split('.');
+  for (let count = segments.length - 1; count > 0; count -= 1) {
+    const path = segments.slice(0, count).join('.');
+    if (fieldAt(root, path, fullConfig)?.kind === 'record')
+      return { path, message: `${segments.slice(count).join('.')}: ${error.message}` };
   }
   return error;
 }
@@ -71,10 +71,10 @@ export function movedToRecord(root, error, full) {
  * Returns an error with a plain message if no file is chosen yet, because the service sees only an empty text.
  * @param {Node} root
  * @param {FieldError} error
- * @param {Fields} full
+ * @param {Fields} fullConfig
  */
-export const withPlainMessage = (root, error, full) =>
-  fieldAt(root, error.path, full)?.kind === 'dataset' && getAt(full, error.path) === ''
+export const withPlainMessage = (root, error, fullConfig) =>
+  fieldAt(root, error.path, fullConfig)?.kind === 'dataset' && getAt(fullConfig, error.path) === ''
     ? { ...error, message: 'choose or upload a file' }
     : error;
 
@@ -82,13 +82,13 @@ export const withPlainMessage = (root, error, full) =>
  * Returns the path of the field in which an error can be corrected: the list around it, or the union of a tag.
  * @param {Node} root
  * @param {string} path
- * @param {Fields} full
+ * @param {Fields} fullConfig
  */
-export function knobOfError(root, path, full) {
-  const parts = path.split('.');
-  for (let n = 1; n <= parts.length; n += 1) {
-    const field = fieldAt(root, parts.slice(0, n).join('.'), full);
-    if (!field) return n > 1 ? fieldAt(root, parts.slice(0, n - 1).join('.'), full)?.path : undefined;
+export function knobOfError(root, path, fullConfig) {
+  const segments = path.split('.');
+  for (let count = 1; count <= segments.length; count += 1) {
+    const field = fieldAt(root, segments.slice(0, count).join('.'), fullConfig);
+    if (!field) return count > 1 ? fieldAt(root, segments.slice(0, count - 1).join('.'), fullConfig)?.path : undefined;
     if (isList(field.kind)) return field.path;
   }
   return path;
@@ -101,24 +101,24 @@ const withoutInner = (paths) => paths.filter((path) => !paths.some((outer) => ou
 
 /** Returns the paths that this layer writes or that have errors. @param {Parameters<typeof ChangedKnobs>[0]} props */
 function pathsToShow({ root, groups, changes, below, full, errors, hidden = [], open = [] }) {
-  const shown = [...hidden, ...groups.flatMap(({ title, fields }) => (open.includes(title) ? fields : []))];
+  const shownPaths = [...hidden, ...groups.flatMap(({ title, fields }) => (open.includes(title) ? fields : []))];
   const errorPaths = errors.flatMap(({ path }) => knobOfError(root, path, full) ?? []);
   const paths = [...new Set([...writtenPaths(changes, below), ...errorPaths])].filter(
     (path) => !['name', 'preset'].includes(path),
   );
-  return withoutInner(paths).filter((path) => !shown.some((outer) => covers(outer, path)));
+  return withoutInner(paths).filter((path) => !shownPaths.some((outer) => covers(outer, path)));
 }
 
-const labelOf = (/** @type {string} */ path) => path.replace(/^objective\./, '');
+const formatLabel = (/** @type {string} */ path) => path.replace(/^objective\./, '');
 
 /**
- * @typedef {Parameters<typeof layerOf>[0] & {groups: KnobGroup[], hidden?: string[]}} KnobProps
+ * @typedef {Parameters<typeof makeLayer>[0] & {groups: KnobGroup[], hidden?: string[]}} KnobProps
  *   `hidden`: paths that are shown elsewhere
  */
 
 /** Returns a function that renders the field at a path. @param {KnobProps} props */
 const fieldRenderer = (props) => {
-  const layer = layerOf(props);
+  const layer = makeLayer(props);
   return (/** @type {string} */ path) => {
     const field = fieldAt(props.root, path, props.full);
     return (
@@ -128,7 +128,7 @@ const fieldRenderer = (props) => {
         field=${field}
         value=${getAt(props.full, path)}
         layer=${layer}
-        label=${labelOf(path)}
+        label=${formatLabel(path)}
       />`
     );
   };
@@ -151,12 +151,12 @@ export function ChangedKnobs(props) {
 
 /** Buttons for the groups of knobs. @param {KnobProps & {open: string[], onOpen: (open: string[]) => void}} props */
 export function KnobGroups({ groups, changes, below, open, onOpen }) {
-  const written = writtenPaths(changes, below);
+  const changedPaths = writtenPaths(changes, below);
   const toggle = (/** @type {string} */ title) =>
     onOpen(open.includes(title) ? open.filter((openTitle) => openTitle !== title) : [...open, title]);
   return html`<div class="knob-groups" role="group" aria-label="Knobs">
     ${groups.map(({ title, fields }) => {
-      const changed = written.filter((path) => fields.some((field) => covers(field, path))).length;
+      const changedCount = changedPaths.filter((path) => fields.some((field) => covers(field, path))).length;
       return html`<button
         type="button"
         class="knob-group"
@@ -166,9 +166,9 @@ export function KnobGroups({ groups, changes, below, open, onOpen }) {
       >
         ${title}
         ${
-          changed > 0 &&
-          html`<span class="knob-count" title=${`${changed} changed`}>
-            ${changed}
+          changedCount > 0 &&
+          html`<span class="knob-count" title=${`${changedCount} changed`}>
+            ${changedCount}
           </span>`
         }
       </button>`;
@@ -182,7 +182,7 @@ export function KnobGroups({ groups, changes, below, open, onOpen }) {
  */
 export function KnobPanels({ open, search, ...props }) {
   const { root, full, groups } = props;
-  const { isOff: isFieldOff } = layerOf(props);
+  const { isOff: isFieldOff } = makeLayer(props);
   const panels = groups
     .map(({ title, fields }) => {
       const isWhole = search ? title.toLowerCase().includes(search.toLowerCase()) : open.includes(title);

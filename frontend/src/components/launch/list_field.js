@@ -64,7 +64,7 @@ export function ListField({
         FormField=${FormField}
         titles=${titles}
         alone=${items.length === 1}
-        onRemove=${isSingle ? null : () => setItems(items.filter((_, at) => at !== i))}
+        onRemove=${isSingle ? null : () => setItems(items.filter((_, index) => index !== i))}
       />`,
     )}
     <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
@@ -83,20 +83,20 @@ export function ListField({
 /**
  * One item. Fields with changed values are always shown, and the other fields on request.
  * @param {{item: any, path: string, node: Field['node'], layer: Layer, FormField: (props: any) => any,
- *   titles: Map<string, string>, alone: boolean, shown?: string[], onRemove: (() => void) | null}} props `shown`: fields that
+ *   titles: Map<string, string>, alone: boolean, shownKeys?: string[], onRemove: (() => void) | null}} props `shownKeys`: fields that
  *   are shown in any case
  */
-export function ListItem({ item, path, node, layer, FormField, titles, alone, shown = [], onRemove }) {
-  const [open, setOpen] = useState(false);
+export function ListItem({ item, path, node, layer, FormField, titles, alone, shownKeys = [], onRemove }) {
+  const [isOpen, setIsOpen] = useState(false);
   const tag = node.discriminator ? tagOf(node) : 'name';
   const name = isRecord(item) ? lookup(item, tag) : undefined;
   const itemLayer = { ...layer, onReset: undefined, isOwn: () => false, item };
   const fields = fieldsOf(layer.root, node, item, path);
   const shownFields = fields.filter(
     (field) =>
-      open ||
+      isOpen ||
       field.required ||
-      shown.includes(field.key) ||
+      shownKeys.includes(field.key) ||
       (field.key === 'weight' && !alone) ||
       layer.errorsAt(field.path).length ||
       spell(lookup(item, field.key)) !== spell(defaultOf(layer.root, field.node)),
@@ -106,9 +106,9 @@ export function ListItem({ item, path, node, layer, FormField, titles, alone, sh
       <strong>${titles.get(name) ?? name ?? '?'}</strong>
       <span class="spacer"></span>
       ${
-        fields.length > shownFields.length || open
-          ? html`<button type="button" class="button-quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-            ${open ? 'fewer fields' : plural(fields.length - shownFields.length, 'more field')}
+        fields.length > shownFields.length || isOpen
+          ? html`<button type="button" class="button-quiet" aria-expanded=${isOpen} onClick=${() => setIsOpen(!isOpen)}>
+            ${isOpen ? 'fewer fields' : plural(fields.length - shownFields.length, 'more field')}
           </button>`
           : null
       }

@@ -11,8 +11,8 @@ const SHOWN = ['name', 'problem', 'prompts', 'n'];
 /** Returns a name that no suite has yet. @param {string} stem @param {{name?: string}[]} items */
 function freeName(stem, items) {
   const existingNames = new Set(items.map(({ name }) => name));
-  for (let n = 1; ; n += 1) {
-    const name = n === 1 ? stem : `${stem}${n}`;
+  for (let number = 1; ; number += 1) {
+    const name = number === 1 ? stem : `${stem}${number}`;
     if (!existingNames.has(name)) return name;
   }
 }
@@ -46,8 +46,8 @@ export function SuitesField({ field, value, layer, label, FormField }) {
         FormField=${FormField}
         titles=${new Map()}
         alone
-        shown=${SHOWN}
-        onRemove=${() => setItems(items.filter((_, at) => at !== i))}
+        shownKeys=${SHOWN}
+        onRemove=${() => setItems(items.filter((_, index) => index !== i))}
       />`,
     )}
     <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />

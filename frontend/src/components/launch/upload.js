@@ -33,7 +33,7 @@ const tooLarge = (file, maxBytes) => ({
  * @param {Blob} body @param {string} name @param {object} params @param {AbortSignal} signal
  * @returns {Promise<Api.DatasetPreview>}
  */
-const previewOf = (body, name, params, signal) =>
+const requestPreview = (body, name, params, signal) =>
   upload('/datasets/preview', new File([body], name), { params: { name, ...params }, signal, onProgress: () => {} });
 
 /**
@@ -47,14 +47,14 @@ export function Upload({ maxBytes, onDone }) {
   useEffect(() => () => stop.current?.abort(), []);
   const isIdle = state.share === null && !state.isLooking;
   useUnsent(isIdle && !state.chosen ? '' : state.name);
-  /** @param {Partial<State>} begun @param {(signal: AbortSignal) => Promise<void>} work */
-  const attempt = async (begun, work) => {
+  /** @param {Partial<State>} begun @param {(signal: AbortSignal) => Promise<void>} sendRequest */
+  const attempt = async (begun, sendRequest) => {
     const abort = new AbortController();
     stop.current?.abort();
     stop.current = abort;
     setState({ ...state, error: null, ...begun });
     try {
-      await work(abort.signal);
+      await sendRequest(abort.signal);
     } catch (error) {
       const problem = /** @type {import('../../data/api.js').ApiError} */ (error);
       if (stop.current !== abort) return;
@@ -72,17 +72,21 @@ export function Upload({ maxBytes, onDone }) {
     const isCut = file.size > PREVIEW_BYTES && !/\.parquet$/i.test(name);
     attempt({ ...IDLE, name, isLooking: true }, async (signal) => {
       const body = isCut ? file.slice(0, PREVIEW_BYTES) : file;
-      const preview = await previewOf(body, name, { cut: isCut }, signal);
+      const preview = await requestPreview(body, name, { cut: isCut }, signal);
       setState({ ...IDLE, name, chosen: { file, preview, mapping: preview.mapping } });
     });
   };
   const change = (/** @type {Partial<Api.ColumnMapping>} */ changes) => {
-    const chosen = /** @type {Chosen} */ (state.chosen);
-    const mapping = { ...blank(chosen), ...chosen.mapping, ...changes };
-    attempt({ chosen: { ...chosen, mapping } }, async (signal) => {
-      const sample = new Blob([chosen.preview.sample]);
-      const { sample: _, ...seen } = await previewOf(sample, 'sample.jsonl', mapping, signal);
-      setState({ ...IDLE, name: state.name, chosen: { ...chosen, preview: { ...chosen.preview, ...seen }, mapping } });
+    const chosenFile = /** @type {Chosen} */ (state.chosen);
+    const mapping = { ...blank(chosenFile), ...chosenFile.mapping, ...changes };
+    attempt({ chosen: { ...chosenFile, mapping } }, async (signal) => {
+      const sample = new Blob([chosenFile.preview.sample]);
+      const { sample: _, ...seen } = await requestPreview(sample, 'sample.jsonl', mapping, signal);
+      setState({
+        ...IDLE,
+        name: state.name,
+        chosen: { ...chosenFile, preview: { ...chosenFile.preview, ...seen }, mapping },
+      });
     });
   };
   const send = (/** @type {Chosen} */ { file, mapping }) =>

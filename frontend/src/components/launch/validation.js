@@ -31,7 +31,7 @@ const isFresh = (/** @type {{verdict: Verdict, at: number} | undefined} */ answe
   answer !== undefined && answer.verdict.valid !== null && Date.now() - answer.at < FRESH_MS;
 
 /** @param {object} body @param {string} key @param {AbortSignal} signal */
-async function ask(body, key, signal) {
+async function requestVerdict(body, key, signal) {
   try {
     keep(key, {
       checking: false,
@@ -78,7 +78,7 @@ export function useVerdicts(base, variants, seed, fork) {
       bodies.forEach((body, i) => {
         if (document.hidden || askedKeys.has(keys[i]) || isFresh(answers.get(keys[i]))) return;
         askedKeys.add(keys[i]);
-        ask(body, keys[i], abort.signal).then(() => {
+        requestVerdict(body, keys[i], abort.signal).then(() => {
           askedKeys.delete(keys[i]);
           if (!abort.signal.aborted) redraw((n) => n + 1);
         });

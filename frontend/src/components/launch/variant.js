@@ -40,7 +40,7 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
  * @typedef {import('../../lib/launch/form.js').Variant} Variant
  * @typedef {import('../../lib/launch/layers.js').Fields} Fields
  * @param {{variant: Variant, index: number, knobs: import('./knobs.js').KnobProps, presets: Offer[],
- *   verdict: import('./validation.js').Verdict, plain: import('./ablation.js').Plain[], start: Fields,
+ *   verdict: import('./validation.js').Verdict, plainVariants: import('./ablation.js').Plain[], start: Fields,
  *   onChange: (variant: Variant) => void, onSettings: () => void, onDuplicate: () => void, onRemove: () => void,
  *   onAdd: (variants: Variant[]) => void}} props
  */
@@ -50,7 +50,7 @@ export function VariantCard({
   knobs,
   presets,
   verdict,
-  plain,
+  plainVariants,
   start,
   onChange,
   onSettings,
@@ -105,8 +105,8 @@ export function VariantCard({
       ablation &&
       html`<${Ablation}
         variant=${variant}
-        full=${knobs.full}
-        plain=${plain}
+        fullConfig=${knobs.full}
+        plainVariants=${plainVariants}
         onAdd=${onAdd}
         onClose=${() => setAblation(false)}
       />`

@@ -2,9 +2,9 @@
 import { html } from '../../dom.js';
 import { alternativesAt } from '../../lib/text/tokens.js';
 
-/** @param {{tokens: Api.TokensAnswer, at: number}} props */
-export function Alternatives({ tokens, at }) {
-  const alternatives = alternativesAt(tokens, at);
+/** @param {{tokens: Api.TokensAnswer, index: number}} props */
+export function Alternatives({ tokens, index }) {
+  const alternatives = alternativesAt(tokens, index);
   if (!alternatives.length) return null;
   return html`<span class="alternatives" aria-label="The likeliest tokens here">
     <span class="faint">likeliest:</span>

@@ -66,7 +66,7 @@ export function PromptAtlas({ run, name }) {
           : data.items.length
             ? html`<div class="card probe-matrix" tabindex="0" role="region" aria-label="Prompts over time">
             <table>
-              <${Heads} of=${['prompt', 'state', 'pass rate', 'first', 'last', 'drift', 'groups', 'over time']} />
+              <${Heads} heads=${['prompt', 'state', 'pass rate', 'first', 'last', 'drift', 'groups', 'over time']} />
               <tbody>${data.items.map((item) => html`<${Row} key=${item.id} item=${item} />`)}</tbody>
             </table>
           </div>`

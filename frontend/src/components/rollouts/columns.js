@@ -22,7 +22,7 @@ import { siblingLabel } from './siblings.js';
 const COLLAPSED_COMPLETIONS = 2;
 
 /** Returns the steps at which a prompt is stored. @param {Api.StepItem[]} items @param {string} kind */
-const stepsOf = (items, kind) => items.filter((item) => item.kind === kind).map(({ step }) => step);
+const listSteps = (items, kind) => items.filter((item) => item.kind === kind).map(({ step }) => step);
 
 /**
  * @param {{group: Api.GroupItem, beside: string[], siblings: Api.RunItem[], order: string, by:
@@ -30,20 +30,20 @@ const stepsOf = (items, kind) => items.filter((item) => item.kind === kind).map(
  *   void}} props `beside`: columns as they are written in the address, or none for the default columns
  */
 export function PromptColumns({ group, beside, siblings, order, by, full, onChange }) {
-  const stored = useGet('/rollouts/steps', { run: group.run, prompt: group.prompt_id });
+  const stepsResource = useGet('/rollouts/steps', { run: group.run, prompt: group.prompt_id });
   return html`<section class="group" aria-label="Comparison of a prompt">
     <${GroupHead} group=${group} />
-    <${Loaded} resource=${stored} skeleton=${html`<${Skeleton} rows=${8} />`}>
+    <${Loaded} resource=${stepsResource} skeleton=${html`<${Skeleton} rows=${8} />`}>
       ${({ items }) => {
-        const steps = stepsOf(items, group.kind);
-        const others = siblings.filter(({ id }) => id !== group.run);
-        const named = beside.map(readColumn).filter((column) => column !== null);
-        const columns = named.length
-          ? named
+        const steps = listSteps(items, group.kind);
+        const otherRuns = siblings.filter(({ id }) => id !== group.run);
+        const namedColumns = beside.map(readColumn).filter((column) => column !== null);
+        const columns = namedColumns.length
+          ? namedColumns
           : usualColumns(
               steps,
               group.step,
-              others.map(({ id }) => id),
+              otherRuns.map(({ id }) => id),
             );
         const choose = (/** @type {Column[]} */ next) =>
           onChange({ beside: next.length ? next.map(writeColumn) : null });
@@ -52,26 +52,26 @@ export function PromptColumns({ group, beside, siblings, order, by, full, onChan
           <div class="toolbar">
             <${AddColumn}
               steps=${steps.filter((step) => step !== group.step)}
-              runs=${others}
+              runs=${otherRuns}
               isFull=${columns.length >= MAX_COLUMNS}
               onAdd=${(/** @type {string} */ text) => choose([...columns, readColumn(text) ?? { run: '', step: null }])}
             />
             ${steps.length < 2 && html`<span class="quiet">This run stored the prompt at step ${group.step} alone.</span>`}
-            ${!others.length && html`<span class="quiet">The experiment has no other run.</span>`}
+            ${!otherRuns.length && html`<span class="quiet">The experiment has no other run.</span>`}
             <span class="spacer"></span>
             <button type="button" class="button-quiet" aria-pressed=${full} onClick=${() => onChange({ full: !full })}>
               All completions
             </button>
           </div>
           <div class="prompt-columns" tabindex="0" role="region" aria-label="Columns">
-            <${GroupColumn} title=${`step ${group.step}, in view`} shown=${group} look=${look} />
+            <${GroupColumn} title=${`step ${group.step}, in view`} shownGroup=${group} look=${look} />
             ${columns.map(
-              (column, at) => html`<${OtherColumn}
+              (column, index) => html`<${OtherColumn}
                 key=${writeColumn(column)}
                 column=${column}
                 run=${siblings.find(({ id }) => id === column.run)}
                 look=${look}
-                onStep=${(/** @type {number} */ step) => choose(columns.with(at, { ...column, step }))}
+                onStep=${(/** @type {number} */ step) => choose(columns.with(index, { ...column, step }))}
                 onRemove=${() => choose(columns.filter((other) => other !== column))}
               />`,
             )}
@@ -110,8 +110,8 @@ function OtherColumn({ column, run, look, onStep, onRemove }) {
   const id = column.run || look.group.run;
   const step = column.step ?? look.group.step;
   const groups = useGet('/rollouts', { run: id, step, kind, prompt, limit: 1 });
-  const stored = useGet('/rollouts/steps', { run: id, prompt });
-  const steps = stepsOf(stored.data?.items ?? [], kind);
+  const stepsResource = useGet('/rollouts/steps', { run: id, prompt });
+  const steps = listSteps(stepsResource.data?.items ?? [], kind);
   const title = run ? run.name : `step ${step}`;
   const head = html`<header class="prompt-column-head">
     <a href=${rolloutsAddress(id, { step, kind, group: groups.data?.items[0]?.id })} title=${run && siblingLabel(run)}>
@@ -134,7 +134,7 @@ function OtherColumn({ column, run, look, onStep, onRemove }) {
     <${Loaded} resource=${groups} skeleton=${html`<${Skeleton} rows=${6} />`}>
       ${({ items }) =>
         items.length
-          ? html`<${Cards} shown=${items[0]} look=${look} />`
+          ? html`<${Cards} shownGroup=${items[0]} look=${look} />`
           : html`<p class="quiet">${absence(steps, step)}</p>`}
     <//>
   </section>`;
@@ -146,17 +146,17 @@ const absence = (steps, step) =>
     ? `The prompt is not stored at step ${step}, but at ${steps.slice(0, 8).join(', ')}${steps.length > 8 ? ' …' : ''}.`
     : 'This run has no stored completion of the prompt.';
 
-/** @param {{title: string, shown: Api.GroupItem, look: Look}} props */
-const GroupColumn = ({ title, shown, look }) => html`<section class="prompt-column" aria-label=${title}>
+/** @param {{title: string, shownGroup: Api.GroupItem, look: Look}} props */
+const GroupColumn = ({ title, shownGroup, look }) => html`<section class="prompt-column" aria-label=${title}>
   <header class="prompt-column-head"><b>${title}</b></header>
-  <${Cards} shown=${shown} look=${look} />
+  <${Cards} shownGroup=${shownGroup} look=${look} />
 </section>`;
 
-/** @param {{shown: Api.GroupItem, look: Look}} props */
-function Cards({ shown, look: { order, by, full } }) {
-  const facts = groupFacts(shown);
+/** @param {{shownGroup: Api.GroupItem, look: Look}} props */
+function Cards({ shownGroup, look: { order, by, full } }) {
+  const facts = groupFacts(shownGroup);
   const cards = sortedCards(
-    shown.completions.map((completion, index) => ({ completion, index })),
+    shownGroup.completions.map((completion, index) => ({ completion, index })),
     order,
   );
   return html`
@@ -164,10 +164,10 @@ function Cards({ shown, look: { order, by, full } }) {
     ${cards.slice(0, full ? undefined : COLLAPSED_COMPLETIONS).map(
       ({ completion, index }) => html`<${RolloutCard}
           key=${completion.id}
-          group=${shown}
+          group=${shownGroup}
           completion=${completion}
           index=${index}
-          by=${by}
+          colourBy=${by}
         />`,
     )}
   `;

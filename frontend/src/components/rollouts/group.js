@@ -10,14 +10,14 @@ import { LongText } from './text.js';
 /** @typedef {import('../../lib/rollouts.js').Group} Group */
 /** @typedef {import('../../lib/rollouts.js').Filter} Filter */
 
-/** @param {{groups: Group[], at: number, filter: Filter, onPick: (index: number) => void}} props */
-export function GroupList({ groups, at, filter, onPick }) {
+/** @param {{groups: Group[], activeIndex: number, filter: Filter, onPick: (index: number) => void}} props */
+export function GroupList({ groups, activeIndex, filter, onPick }) {
   return html`<nav class="card group-list" aria-label="Prompts of this step">
     <ol>
       ${groups.map((group, i) => {
         const { mean } = groupFacts(group);
         return html`<li key=${group.id}>
-          <button type="button" aria-current=${i === at ? 'true' : undefined} onClick=${() => onPick(i)}>
+          <button type="button" aria-current=${i === activeIndex ? 'true' : undefined} onClick=${() => onPick(i)}>
             <span class="group-prompt">${oneLine(group.prompt.slice(0, 400))}</span>
             <span class="number">
               ${
@@ -67,15 +67,15 @@ function Dots({ group, filter }) {
 }
 
 /**
- * @param {{group: Group, filter: Filter, order: string, by: import('./card.js').Colour, tokenAddress: string,
+ * @param {{group: Group, filter: Filter, order: string, colourBy: import('./card.js').Colour, tokenAddress: string,
  *   onPin: (tokenAddress: string) => void}} props `tokenAddress`: the address of a token within the group
  */
-export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
-  const pinned = readTokenAddress(tokenAddress);
-  const pin = (/** @type {number} */ index, /** @type {number | null} */ at) =>
-    onPin(at === null ? '' : `${index}.${at}`);
+export function GroupView({ group, filter, order, colourBy, tokenAddress, onPin }) {
+  const pinnedToken = readTokenAddress(tokenAddress);
+  const pin = (/** @type {number} */ index, /** @type {number | null} */ token) =>
+    onPin(token === null ? '' : `${index}.${token}`);
   const cards = group.completions.map((completion, index) => ({ completion, index }));
-  const shown = sortedCards(
+  const shownCards = sortedCards(
     cards.filter(({ completion }) => passes(filter, completion)),
     order,
   );
@@ -88,18 +88,18 @@ export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
     ${
       isFiltering(filter) &&
       html`<p class="quiet group-shown">
-        ${shown.length} of ${plural(cards.length, 'completion')} shown
+        ${shownCards.length} of ${plural(cards.length, 'completion')} shown
       </p>`
     }
     <div class="rollout-cards">
-      ${shown.map(
+      ${shownCards.map(
         ({ completion, index }) => html`<${RolloutCard}
         key=${completion.id}
         group=${group}
         completion=${completion}
         index=${index}
-        by=${by}
-        pinned=${pinned?.[0] === index ? pinned[1] : null}
+        colourBy=${colourBy}
+        pinnedToken=${pinnedToken?.[0] === index ? pinnedToken[1] : null}
         onPin=${pin} />`,
       )}
     </div>

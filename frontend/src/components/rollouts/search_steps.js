@@ -11,7 +11,7 @@ const MAX_BARS = 120;
  * Returns the bars of a strip, in which neighbouring steps are grouped if there are many.
  * @param {Api.StepCount[]} items @returns {Bar[]}
  */
-export function barsOf(items) {
+export function makeBars(items) {
   const stepsPerBar = Math.ceil(items.length / MAX_BARS) || 1;
   return Array.from({ length: Math.ceil(items.length / stepsPerBar) }, (_, i) => {
     const barItems = items.slice(i * stepsPerBar, (i + 1) * stepsPerBar);
@@ -32,16 +32,16 @@ export function SearchSteps({ resource, from, to, onWindow }) {
   const { data, error, reload } = resource;
   if (!data && error?.status === 422) return null;
   if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${2} />`;
-  const bars = barsOf(data.items);
-  const matched = bars.reduce((sum, bar) => sum + bar.matched, 0);
-  const of = bars.reduce((sum, bar) => sum + bar.of, 0);
-  const highest = Math.max(0, ...bars.map((bar) => bar.matched / bar.of)) || 1;
-  const isIn = (/** @type {Bar} */ bar) => bar.last >= (from ?? -Infinity) && bar.first <= (to ?? Infinity);
+  const bars = makeBars(data.items);
+  const matchedCount = bars.reduce((sum, bar) => sum + bar.matched, 0);
+  const totalCount = bars.reduce((sum, bar) => sum + bar.of, 0);
+  const highestShare = Math.max(0, ...bars.map((bar) => bar.matched / bar.of)) || 1;
+  const isInWindow = (/** @type {Bar} */ bar) => bar.last >= (from ?? -Infinity) && bar.first <= (to ?? Infinity);
   const pick = (/** @type {Bar} */ bar) =>
     from === bar.first && to === bar.last ? onWindow(null, null) : onWindow(bar.first, bar.last);
   return html`<section class="card search-steps" aria-label="Matches over steps">
     <p class="quiet">
-      ${countsText(matched, of, highest)}
+      ${countsText(matchedCount, totalCount, highestShare)}
       ${
         data.every > 1 &&
         html`<span title="Common words are counted in evenly chosen groups">
@@ -58,13 +58,13 @@ export function SearchSteps({ resource, from, to, onWindow }) {
         (bar) => html`<button
           type="button"
           key=${bar.first}
-          class=${isIn(bar) ? '' : 'is-out'}
+          class=${isInWindow(bar) ? '' : 'is-out'}
           aria-pressed=${from === bar.first && to === bar.last}
           aria-label=${barText(bar)}
           title=${barText(bar)}
           onClick=${() => pick(bar)}
         >
-          <span style=${{ height: `${(bar.matched / bar.of / highest) * 100}%` }}></span>
+          <span style=${{ height: `${(bar.matched / bar.of / highestShare) * 100}%` }}></span>
         </button>`,
       )}
     </div>
@@ -80,12 +80,12 @@ export function SearchSteps({ resource, from, to, onWindow }) {
 
 /**
  * Returns the number of matches and the meaning of the strip's height.
- * @param {number} matched @param {number} of
- * @param {number} highest share
+ * @param {number} matchedCount @param {number} totalCount
+ * @param {number} highestShare share
  */
-export const countsText = (matched, of, highest) =>
-  `${formatCount(matched)} of ${plural(of, 'completion')} match${
-    matched ? `; highest bar ${formatValue(highest * 100)} %` : ''
+export const countsText = (matchedCount, totalCount, highestShare) =>
+  `${formatCount(matchedCount)} of ${plural(totalCount, 'completion')} match${
+    matchedCount ? `; highest bar ${formatValue(highestShare * 100)} %` : ''
   }`;
 
 /** @param {Bar} bar */

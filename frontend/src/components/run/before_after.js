@@ -12,26 +12,26 @@ const GROUPS = 4;
 const PROMPT_CHARACTERS = 200;
 const TEXT_CHARACTERS = 700;
 
-/** @param {{run: string, onset: Api.Steps, shown: Api.EvidenceItem}} props `shown`: completions from after the onset */
-export function BeforeAfter({ run, onset, shown }) {
+/** @param {{run: string, onset: Api.Steps, example: Api.EvidenceItem}} props `example`: completions from after the onset */
+export function BeforeAfter({ run, onset, example }) {
   const steps = useGet('/rollouts/steps', { run });
   const stepBefore = steps.data?.items
-    .filter(({ step, kind }) => kind === shown.kind && step <= onset.healthy)
+    .filter(({ step, kind }) => kind === example.kind && step <= onset.healthy)
     .reduce((last, { step }) => Math.max(last, step), -1);
   return html`<div class="before-after">
     <${Excerpt}
       title="Before the onset"
       run=${run}
-      kind=${shown.kind}
+      kind=${example.kind}
       step=${stepBefore}
       marks=${[]}
     />
     <${Excerpt}
       title="After it"
       run=${run}
-      kind=${shown.kind}
-      step=${shown.step}
-      marks=${shown.marks}
+      kind=${example.kind}
+      step=${example.step}
+      marks=${example.marks}
     />
   </div>`;
 }
@@ -68,10 +68,10 @@ function Excerpt({ title, run, kind, step, marks }) {
  * @param {import('../../lib/rollouts.js').Completion} completion @param {string[]} marks
  */
 function choiceText(completion, marks) {
-  const right = isRight(completion);
-  const answer =
-    right === null || marks.includes('wrong') ? '' : right ? '; its answer is right' : '; its answer is wrong';
+  const isCorrect = isRight(completion);
+  const answerText =
+    isCorrect === null || marks.includes('wrong') ? '' : isCorrect ? '; its answer is right' : '; its answer is wrong';
   return marks.length && passes({ filter: marks, least: null }, completion)
-    ? `One of the completions that are ${marksText({ marks })}${answer}.`
-    : `The completion with the reward nearest to the mean of its group${answer}.`;
+    ? `One of the completions that are ${marksText({ marks })}${answerText}.`
+    : `The completion with the reward nearest to the mean of its group${answerText}.`;
 }

@@ -57,8 +57,8 @@ function DiagnosisReport({ run, diagnosis, evidence, trials }) {
   const { title, icon, tone } = VERDICTS[verdict];
   const isIll = !['healthy', 'inconclusive'].includes(verdict);
   const isMarked = (/** @type {Api.EvidenceItem} */ { marks }) => marks.length > 0;
-  const shown = evidence.filter(isMarked).find(({ cause }) => cause === causes[0]?.cause);
-  const example = shown ?? evidence.find(isMarked) ?? evidence[0];
+  const shownEvidence = evidence.filter(isMarked).find(({ cause }) => cause === causes[0]?.cause);
+  const example = shownEvidence ?? evidence.find(isMarked) ?? evidence[0];
   return html`<section class=${`diagnosis diagnosis-${tone}`} aria-label="Diagnosis">
     <h2 class=${`verdict-${tone}`}><${Icon} name=${icon} /> ${title}</h2>
     ${
@@ -70,7 +70,7 @@ function DiagnosisReport({ run, diagnosis, evidence, trials }) {
         </div>`
         : html`<p>${storyOf(diagnosis, run).join(' ')}</p>`
     }
-    ${isIll && onset && example && html`<${BeforeAfter} run=${run.id} onset=${onset} shown=${example} />`}
+    ${isIll && onset && example && html`<${BeforeAfter} run=${run.id} onset=${onset} example=${example} />`}
     <${Warnings} warnings=${warnings} />
     ${
       isIll &&
@@ -99,7 +99,7 @@ function WhatHappened({ run, diagnosis }) {
     ${
       goal &&
       html`<figure class="diagnosis-goal">
-        <${Sparkline} series=${series} band=${onset} at=${fall?.sick} label=${`${goal} over the steps`} />
+        <${Sparkline} series=${series} band=${onset} markedStep=${fall?.sick} label=${`${goal} over the steps`} />
         <figcaption class="faint">
           ${goal}${onset && '; band: onset'}${fall && '; line: the fall is certain'}. Smoothed, it went from
           ${' '}${formatValue(best)} to ${formatValue(end)}.
@@ -140,7 +140,7 @@ function LikelyCause({ run, causes, evidence }) {
             (cause) => html`<li key=${cause.cause}>
               ${cause.title}, ${stepsText(cause.onset)}: follows from “${titles.get(cause.explained_by)}”.
               ${' '}${cause.evidence[0]}.${' '}
-              <${CompletionsLink} run=${run.id} shown=${evidence.find((item) => item.cause === cause.cause)} />
+              <${CompletionsLink} run=${run.id} evidence=${evidence.find((item) => item.cause === cause.cause)} />
             </li>`,
           )}
         </ul>
@@ -152,27 +152,29 @@ function LikelyCause({ run, causes, evidence }) {
 /** @param {Report & {trials: Api.TrialItem[]}} props */
 function Next({ run, diagnosis, evidence, trials }) {
   const { rootCauses, remedied, knobs } = arranged(diagnosis.causes);
-  const confirmed = trials.flatMap((trial) => trial.verdict.arms.filter(isConfirmed).map((arm) => ({ trial, arm })))[0];
-  const [first, ...others] = remedied;
+  const confirmedArm = trials.flatMap((trial) =>
+    trial.verdict.arms.filter(isConfirmed).map((arm) => ({ trial, arm })),
+  )[0];
+  const [first, ...otherCauses] = remedied;
   const start = evidence.find(({ cause }) => cause === '');
   return html`<section>
     <h3>Next</h3>
     ${first && html`<${RemedyText} run=${run} cause=${first} isNamed=${first !== rootCauses[0]} />`}
-    ${confirmed && html`<${Confirmed} run=${run} arm=${confirmed.arm} remedy=${first?.remedy} />`}
+    ${confirmedArm && html`<${Confirmed} run=${run} arm=${confirmedArm.arm} remedy=${first?.remedy} />`}
     <p class="toolbar">
-      ${confirmed && html`<${ForkLink} run=${run} step=${confirmed.trial.fork.step} look="button button-primary" />`}
+      ${confirmedArm && html`<${ForkLink} run=${run} step=${confirmedArm.trial.fork.step} look="button button-primary" />`}
       ${
         knobs > 0
-          ? html`<${TryRemedy} run=${run} cause=${first.cause} look=${confirmed ? 'button' : 'button button-primary'} />`
+          ? html`<${TryRemedy} run=${run} cause=${first.cause} look=${confirmedArm ? 'button' : 'button button-primary'} />`
           : html`<${TryRemedy} run=${run} look="button" />`
       }
       ${knobs > 1 && html`<${TryRemedy} run=${run} cause=${first.cause} isSearch look="button" />`}
     </p>
     ${
-      others.length > 0 &&
+      otherCauses.length > 0 &&
       html`<details class="more">
-        <summary>Other remedies (${others.length})</summary>
-        ${others.map(
+        <summary>Other remedies (${otherCauses.length})</summary>
+        ${otherCauses.map(
           (cause, i) => html`
             <${RemedyText} key=${cause.cause} run=${run} cause=${cause} isNamed />
             ${i + 1 < knobs && html`<${TryRemedy} run=${run} cause=${cause.cause} />`}
@@ -182,8 +184,11 @@ function Next({ run, diagnosis, evidence, trials }) {
     }
     <ul class="diagnosis-links">
       ${rootCauses.map((cause) => {
-        const shown = evidence.find((item) => item.cause === cause.cause && item.marks.length > 0);
-        return shown && html`<li key=${cause.cause}>Read <${CompletionsLink} run=${run.id} shown=${shown} /></li>`;
+        const evidenceItem = evidence.find((item) => item.cause === cause.cause && item.marks.length > 0);
+        return (
+          evidenceItem &&
+          html`<li key=${cause.cause}>Read <${CompletionsLink} run=${run.id} evidence=${evidenceItem} /></li>`
+        );
       })}
       ${
         start &&

@@ -41,7 +41,7 @@ export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
  * Returns the props for the panels of one run: its look, name, and the events that change the meaning of its curves.
  * @param {Api.RunItem} run @param {Api.RunEvent[]} events
  */
-function lineOf(run, events) {
+function describeRun(run, events) {
   return {
     runs: [run.id],
     looks: new Map([[run.id, runLook(run)]]),
@@ -54,10 +54,10 @@ function lineOf(run, events) {
 /** @param {{run: Api.RunItem, view: RunView, change: (changes: object) => void}} props */
 export function Overview({ run, view, change }) {
   const events = useHistory(run.id).data ?? [];
-  const line = lineOf(run, events);
-  const recorded = recordedMetrics(run);
-  const keys = KEY_METRICS.filter((metric) => recorded.includes(metric));
-  const metrics = keys.length || !isForeign(run) ? keys : recorded.slice(0, SHOWN_OF_IMPORTED);
+  const line = describeRun(run, events);
+  const recordedNames = recordedMetrics(run);
+  const keys = KEY_METRICS.filter((metric) => recordedNames.includes(metric));
+  const metrics = keys.length || !isForeign(run) ? keys : recordedNames.slice(0, SHOWN_OF_IMPORTED);
   const body = html`
     ${
       run.check &&
@@ -68,7 +68,7 @@ export function Overview({ run, view, change }) {
     }
     <${Figures} run=${run} />
     ${
-      isEvaluation(run) && recorded.length
+      isEvaluation(run) && recordedNames.length
         ? html`<p class="quiet">
           This run ${run.is_check ? 'checked a config' : 'evaluated the policy once'} and did not train it.${' '}
           <a href=${`/run/${run.id}?tab=evaluations`}>Results with intervals</a>${' · '}
@@ -88,11 +88,11 @@ export function Overview({ run, view, change }) {
           `
       }
     </div>
-    ${!isEvaluation(run) && recorded.length > 0 && html`<${SignalBudget} run=${run.id} />`}
+    ${!isEvaluation(run) && recordedNames.length > 0 && html`<${SignalBudget} run=${run.id} />`}
   `;
   return html`
     <h2 class="visually-hidden">Key figures and curves</h2>
-    ${!isEvaluation(run) && recorded.length > 0 ? html`<${Diagnosis} run=${run}>${body}<//>` : body}
+    ${!isEvaluation(run) && recordedNames.length > 0 ? html`<${Diagnosis} run=${run}>${body}<//>` : body}
   `;
 }
 
@@ -231,15 +231,15 @@ function OriginCard({ run, events }) {
 
 /** The objective of this run. @param {{config: Api.Config | null | undefined}} props */
 function ObjectiveCard({ config }) {
-  const checked = useLoad(JSON.stringify(config), (signal) => post('/validate', config ?? {}, { signal }), {
+  const validation = useLoad(JSON.stringify(config), (signal) => post('/validate', config ?? {}, { signal }), {
     subject: 'formula',
   });
   return html`<section class="card run-part">
     <h2>Objective</h2>
     ${
-      checked.data
-        ? html`<${Formula} valid=${checked.data} isOpen />`
-        : html`<p class="faint">${checked.error ? `Formula unavailable: ${checked.error.message}` : 'Loading…'}</p>`
+      validation.data
+        ? html`<${Formula} valid=${validation.data} isOpen />`
+        : html`<p class="faint">${validation.error ? `Formula unavailable: ${validation.error.message}` : 'Loading…'}</p>`
     }
   </section>`;
 }
@@ -262,7 +262,7 @@ function Attempts({ run, events }) {
             ${attempts.map(
               (attempt) => html`<tr key=${attempt.number}>
                 <td class="number">${attempt.number}</td>
-                <td>${beginning(attempt)}</td>
+                <td>${describeStart(attempt)}</td>
                 <td>
                   ${[attempt.host, attempt.device].filter(Boolean).join(' · ')}
                   ${
@@ -295,14 +295,14 @@ function Attempts({ run, events }) {
   </section>`;
 }
 
-const beginning = (/** @type {Api.AttemptItem} */ { from_step: step }) =>
+const describeStart = (/** @type {Api.AttemptItem} */ { from_step: step }) =>
   step === null || step === undefined ? '–' : step < 0 ? 'start' : step;
 const duration = (/** @type {Api.AttemptItem} */ { started_at: from, ended_at: to }) =>
   from ? (new Date(to ?? Date.now()).getTime() - new Date(from).getTime()) / 1000 : null;
 
 /** All metrics by section. @param {{run: Api.RunItem, view: RunView, change: (changes: object) => void}} props */
 export function Charts({ run, view, change }) {
-  const line = lineOf(run, useHistory(run.id).data ?? []);
+  const line = describeRun(run, useHistory(run.id).data ?? []);
   const all = recordedMetrics(run);
   if (!all.length)
     return run.finished_at

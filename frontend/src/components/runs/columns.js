@@ -130,18 +130,18 @@ function statusWidth(runs) {
 
 /** @param {{run: Api.RunItem}} props */
 function Steps({ run }) {
-  const { status, last_step: done, steps } = run;
+  const { status, last_step: lastStep, steps } = run;
   if (isEvaluation(run))
     return html`<span class="faint" title="Evaluates a policy without training it">
       ${run.is_check ? 'check' : 'evaluation'}
     </span>`;
-  if (done === steps) return html`<span class="faint">${formatCount(steps)}</span>`;
+  if (lastStep === steps) return html`<span class="faint">${formatCount(steps)}</span>`;
   return html`<span class="steps">
     <span>
-      ${formatCount(done ?? 0)}
+      ${formatCount(lastStep ?? 0)}
       <span class="faint">/${formatCount(steps)}</span>
     </span>
-    ${status === 'running' && html`<${Progress} done=${done} all=${steps} />`}
+    ${status === 'running' && html`<${Progress} doneSteps=${lastStep} all=${steps} />`}
   </span>`;
 }
 
@@ -195,7 +195,7 @@ const stay = (/** @type {Event} */ event) => event.stopPropagation();
  *   void}} props
  */
 function Name({ run, put, isRenaming, setRenaming }) {
-  if (isRenaming) return html`<${Rename} run=${run} put=${put} done=${() => setRenaming(null)} />`;
+  if (isRenaming) return html`<${Rename} run=${run} put=${put} onDone=${() => setRenaming(null)} />`;
   return html`<span class="run-cell">
     <a
       href=${`/run/${run.id}`}
@@ -222,14 +222,14 @@ function Name({ run, put, isRenaming, setRenaming }) {
   </span>`;
 }
 
-/** @param {{run: Api.RunItem, put: (run: Api.RunItem) => void, done: () => void}} props */
-function Rename({ run, put, done }) {
+/** @param {{run: Api.RunItem, put: (run: Api.RunItem) => void, onDone: () => void}} props */
+function Rename({ run, put, onDone }) {
   const [name, setName] = useState(run.name);
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => input.current?.select(), []);
   const save = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
-    done();
+    onDone();
     if (name.trim() && name.trim() !== run.name) await renameRun(run.id, name.trim(), put);
   };
   return html`<form onSubmit=${save}>
@@ -241,8 +241,8 @@ function Rename({ run, put, done }) {
       value=${name}
       ref=${input}
       onInput=${(event) => setName(event.target.value)}
-      onBlur=${done}
-      onKeyDown=${(event) => event.key === 'Escape' && done()}
+      onBlur=${onDone}
+      onKeyDown=${(event) => event.key === 'Escape' && onDone()}
       onClick=${stay}
     />
   </form>`;

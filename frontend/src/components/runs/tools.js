@@ -16,7 +16,7 @@ import { QueryField } from './query_field.js';
 import { EmptyTrash } from './selection.js';
 
 /** Returns the saved part of the page's view. @param {RunsView} view @param {string[]} `usual`: default columns */
-const savedOf = ({ q, status, verdict, tag, variant, experiment, archived, sort, group, columns }, usual) => ({
+const makeSavedView = ({ q, status, verdict, tag, variant, experiment, archived, sort, group, columns }, usual) => ({
   page: /** @type {const} */ ('runs'),
   query: q,
   status,
@@ -31,7 +31,7 @@ const savedOf = ({ q, status, verdict, tag, variant, experiment, archived, sort,
 });
 
 /** Returns the changes that show a saved view. @param {Api.ViewItem} view */
-const shownBy = ({ query, status, verdict, tag, variant, experiment, archived, sort, group, columns }) => ({
+const makeRunsView = ({ query, status, verdict, tag, variant, experiment, archived, sort, group, columns }) => ({
   q: query,
   status,
   verdict,
@@ -92,10 +92,10 @@ export function RunFilters({ view, change, runs, filter, search, statuses, usual
         name="archive"
         value=${view.trash ? 'trash' : view.archived ? 'archived' : ''}
         options=${SHELVES}
-        any="runs in use"
+        anyLabel="runs in use"
         onChange=${(shelf) => change({ archived: shelf === 'archived', trash: shelf === 'trash' })}
       />
-      <${ViewsMenu} view=${savedOf(view, usual)} open=${(item) => change(shownBy(item))} />
+      <${ViewsMenu} view=${makeSavedView(view, usual)} onOpen=${(item) => change(makeRunsView(item))} />
     </span>
   </div>`;
 }
@@ -179,10 +179,12 @@ function ColumnChooser({ view, change, runs, defaults }) {
   const possible = possibleFields(runs);
   const toggle = (/** @type {string} */ key) =>
     change({
-      columns: view.columns.includes(key) ? view.columns.filter((old) => old !== key) : [...view.columns, key],
+      columns: view.columns.includes(key)
+        ? view.columns.filter((columnKey) => columnKey !== key)
+        : [...view.columns, key],
     });
   const kinds = /** @type {(keyof Possible)[]} */ (Object.keys(possible));
-  const parts = kinds
+  const sections = kinds
     .map((kind) => ({ kind, keys: matching(possible[kind], search) }))
     .filter(({ keys }) => keys.length);
   const addConfig =
@@ -200,7 +202,7 @@ function ColumnChooser({ view, change, runs, defaults }) {
       aria-label="Find a column"
     />
     <div class="column-list">
-      ${parts.map(
+      ${sections.map(
         ({ kind, keys }) => html`<div key=${kind}>
           <div class="menu-title">${FIELD_TITLES[kind]}</div>
           ${keys.map(

@@ -14,7 +14,7 @@ export function Formula({ valid, isOpen = false }) {
     ${
       tree
         ? html`<div class="formula-math" role="math" aria-label=${formula} title=${formula} tabindex="0">
-          ${elementOf(tree)}
+          ${renderNode(tree)}
         </div>`
         : html`<pre class="formula-text">${formula}</pre>`
     }
@@ -59,14 +59,14 @@ function Legend({ entries, isOpen }) {
 function Written({ mathml, text }) {
   const tree = useMemo(() => mathTree(mathml), [mathml]);
   const isWord = !tree || tree.children.every((child) => typeof child !== 'string' && child.tag === 'mtext');
-  return isWord ? text : h('math', null, ...tree.children.map(elementOf));
+  return isWord ? text : h('math', null, ...tree.children.map(renderNode));
 }
 
 /**
  * @param {import('../../lib/mathml.js').MathNode} node
  * @returns {import('../../../vendor/preact.js').ComponentChild}
  */
-const elementOf = (node) =>
+const renderNode = (node) =>
   typeof node === 'string'
     ? node
-    : h(node.tag, node.tag === 'math' ? { display: 'block' } : null, ...node.children.map(elementOf));
+    : h(node.tag, node.tag === 'math' ? { display: 'block' } : null, ...node.children.map(renderNode));
