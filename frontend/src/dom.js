@@ -20,7 +20,7 @@ export { signal, computed, effect, batch, useSignal, useComputed, useSignalEffec
 const READABLE_ATTRIBUTES = /** @type {const} */ (['title', 'aria-label', 'alt', 'placeholder', 'label']);
 
 /** Changes every text node and label of every page, because names, tags, messages and logs come from outside. */
-const before = options.vnode;
+const previousVnodeHook = options.vnode;
 options.vnode = (vnode) => {
   const node = /** @type {{type: any, props: any}} a text node has its text as props */ (vnode);
   if (node.type === null) node.props = typeof node.props === 'string' ? visible(node.props) : node.props;
@@ -28,7 +28,7 @@ options.vnode = (vnode) => {
     for (const name of READABLE_ATTRIBUTES)
       if (typeof node.props[name] === 'string') node.props[name] = visible(node.props[name]);
   }
-  before?.(vnode);
+  previousVnodeHook?.(vnode);
 };
 
 /** The tagged template that creates elements. Strings in it become text nodes, never markup. */

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { looksTogether, PALETTES, shadedLooks, shadesOf, slotsOfGroups } from '../../frontend/src/lib/colours.js';
+import { looksTogether, PALETTES, shadedLooks, makeShades, slotsOfGroups } from '../../frontend/src/lib/colours.js';
 
 // Machado, Oliveira and Fernandes 2009, severity 1.
 const EYES = {
@@ -98,7 +98,7 @@ test('lines have a contrast of three to one', () => {
 test('shades of a colour have a contrast of three to one and stay apart', () => {
   for (const [theme, background] of Object.entries(BACKGROUNDS))
     for (const colour of PALETTES[theme]) {
-      const shades = shadesOf(colour, 3, theme);
+      const shades = makeShades(colour, 3, theme);
       for (const shade of shades) {
         const [dark, light] = [luminance(shade), luminance(background)].sort((a, b) => a - b);
         assert.ok((light + 0.05) / (dark + 0.05) >= 3, `${shade} of ${colour} on ${background}`);

@@ -52,7 +52,7 @@ VARIANT_LAYERS: list[dict[str, Any]] = [{"preset": name} for name in PRESETS] + 
     {"rewards": [{"name": "correctness"}, {"name": "think_format"}], "stop_rules": []},
 ]
 FULL_CONFIGS = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
-    m.laidOver(catalog, m.belowVariant(catalog, base, variant), m.ownFields(variant)))"""
+    m.laidOver(catalog, m.belowVariant(catalog, base, variant), m.dropNames(variant)))"""
 """A JavaScript function that returns the full config of each pair of a base and a variant."""
 
 
@@ -76,7 +76,7 @@ def config_of(base: dict[str, Any], variant: dict[str, Any], seed: int = 0) -> A
     ],
 )
 def test_a_field_is_found_by_its_path(in_node, path, kind):
-    call = "(s, [{ schema, defaults }, path]) => s.fieldAt(schema, path, defaults)?.kind ?? null"
+    call = "(s, [{ schema, defaults }, path]) => s.findField(schema, path, defaults)?.kind ?? null"
     assert in_node(SCHEMA_MODULE, call, [json_config(CATALOG), path]) == kind
 
 
@@ -138,7 +138,7 @@ def test_form_and_service_merge_random_layers_equally(in_node):
     random_ = random.Random(0)
     layers = [(random_layer(random_), random_layer(random_)) for _ in range(CASE_COUNT)]
     call = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
-        m.merge(m.fieldsBelow(catalog, base, variant), m.ownFields(variant)))"""
+        m.merge(m.fieldsBelow(catalog, base, variant), m.dropNames(variant)))"""
     answers = in_node(MERGE_MODULE, call, [json_config(CATALOG), json_config(layers)])
     for (base, variant), merged in zip(layers, answers, strict=True):
         assert merged == json_config(merged_fields(base, variant)), (base, variant)

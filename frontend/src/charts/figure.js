@@ -6,7 +6,7 @@ import { withOpacity } from '../lib/colours.js';
 import { formatValue } from '../lib/text/format.js';
 import { isSparse } from '../lib/metrics.js';
 import { markTrace, onsetTraces } from './marks.js';
-import { isMetricAxis, xUnitOf } from '../lib/series.js';
+import { isMetricAxis, findXUnit } from '../lib/series.js';
 import { escapeMarkup, scaleX } from './parts.js';
 import { bandToShade, findExtent, makeLayout } from './layout.js';
 import { lookup } from '../lib/lookup.js';
@@ -60,7 +60,7 @@ export const isOutside = (items, [from, to]) =>
  * @returns {{size: number, unit: string}}
  */
 export function xUnit(kind, largest) {
-  if (kind !== 'wall') return { size: 1, unit: escapeMarkup(xUnitOf(kind)) };
+  if (kind !== 'wall') return { size: 1, unit: escapeMarkup(findXUnit(kind)) };
   if (largest >= 10_800) return { size: 3600, unit: 'h' };
   return largest >= 300 ? { size: 60, unit: 'min' } : { size: 1, unit: 's' };
 }

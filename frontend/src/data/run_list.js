@@ -72,8 +72,8 @@ export function useRuns(parameters) {
 
   const isFetching = useRef(false);
   const loadMore = useCallback(async () => {
-    const { next, items, key: loaded } = now.current;
-    if (!next || loaded !== key || isFetching.current) return; // a cursor belongs to its own list
+    const { next, items, key: loadedKey } = now.current;
+    if (!next || loadedKey !== key || isFetching.current) return; // a cursor belongs to its own list
     isFetching.current = true;
     let isStale = false;
     try {
@@ -93,20 +93,20 @@ export function useRuns(parameters) {
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   /** Changed runs that are not shown yet, because thousands may change at once. */
-  const changed = useRef(/** @type {Map<string, Partial<Api.RunItem>>} */ (new Map()));
+  const changedRuns = useRef(/** @type {Map<string, Partial<Api.RunItem>>} */ (new Map()));
   const show = useCallback(() => {
-    const fresh = changed.current;
-    changed.current = new Map();
-    const listed = new Set(now.current.items.map(({ id }) => id));
-    if ([...fresh.keys()].some((id) => !listed.has(id))) reloadSoon();
+    const changesById = changedRuns.current;
+    changedRuns.current = new Map();
+    const listedIds = new Set(now.current.items.map(({ id }) => id));
+    if ([...changesById.keys()].some((id) => !listedIds.has(id))) reloadSoon();
     setState((old) => ({
       ...old,
-      items: old.items.map((item) => (fresh.has(item.id) ? { ...item, ...fresh.get(item.id) } : item)),
+      items: old.items.map((item) => (changesById.has(item.id) ? { ...item, ...changesById.get(item.id) } : item)),
     }));
   }, []);
   const put = useCallback((/** @type {Partial<Api.RunItem> & {id: string}} */ run) => {
-    if (!changed.current.size) setTimeout(show, SHOW_MS);
-    changed.current.set(run.id, { ...changed.current.get(run.id), ...run });
+    if (!changedRuns.current.size) setTimeout(show, SHOW_MS);
+    changedRuns.current.set(run.id, { ...changedRuns.current.get(run.id), ...run });
   }, []);
   const reloadSoon = useThrottled(reload, 2000);
   useLive(['run'], (type, run) => {
@@ -128,8 +128,8 @@ export async function namedRuns(ids, params, signal) {
   const pages = await Promise.all(
     batches.map((batch) => getAll('/runs', { ...params, ids: batch, limit: RUNS_PER_CALL }, { signal })),
   );
-  const byId = new Map(pages.flat().map((run) => [run.id, run]));
-  return { runs: ids.flatMap((id) => byId.get(id) ?? []), missing: ids.filter((id) => !byId.has(id)) };
+  const runById = new Map(pages.flat().map((run) => [run.id, run]));
+  return { runs: ids.flatMap((id) => runById.get(id) ?? []), missing: ids.filter((id) => !runById.has(id)) };
 }
 
 /**
@@ -138,8 +138,8 @@ export async function namedRuns(ids, params, signal) {
  * @returns {{runs: Api.RunItem[], missing: string[]}}
  */
 export function useUnlistedRuns(ids, items) {
-  const listed = new Set(items.map(({ id }) => id));
-  const unlistedIds = ids.filter((id) => !listed.has(id));
+  const listedIds = new Set(items.map(({ id }) => id));
+  const unlistedIds = ids.filter((id) => !listedIds.has(id));
   const { data } = useLoad(
     unlistedIds.length ? unlistedIds.join() : null,
     (signal) => namedRuns(unlistedIds, {}, signal),
@@ -147,10 +147,10 @@ export function useUnlistedRuns(ids, items) {
       subject: 'unlisted runs',
     },
   );
-  const loaded = data ?? { runs: [], missing: [] };
+  const loadedRuns = data ?? { runs: [], missing: [] };
   return {
-    runs: loaded.runs.filter(({ id }) => unlistedIds.includes(id)),
-    missing: loaded.missing.filter((id) => unlistedIds.includes(id)),
+    runs: loadedRuns.runs.filter(({ id }) => unlistedIds.includes(id)),
+    missing: loadedRuns.missing.filter((id) => unlistedIds.includes(id)),
   };
 }
 

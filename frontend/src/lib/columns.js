@@ -21,7 +21,7 @@ export const writeColumn = ({ run, step }) => `${run}@${step ?? ''}`;
  * @returns {Column[]}
  */
 export function usualColumns(steps, step, runs) {
-  const others = steps.filter((storedStep) => storedStep !== step);
-  const ends = others.length > 1 ? [others[0], others[others.length - 1]] : others;
+  const otherSteps = steps.filter((storedStep) => storedStep !== step);
+  const ends = otherSteps.length > 1 ? [otherSteps[0], otherSteps[otherSteps.length - 1]] : otherSteps;
   return [...ends.map((end) => ({ run: '', step: end })), ...runs.slice(0, 2).map((run) => ({ run, step: null }))];
 }

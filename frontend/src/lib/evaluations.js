@@ -6,7 +6,7 @@
 export const suiteTitle = (suite) => suite || 'held-out set';
 
 /** Returns suites sorted by name, with the held-out set first. @param {Item[]} items */
-export const suitesOf = (items) => [...new Set(items.map(({ suite }) => suite))].sort();
+export const listSuites = (items) => [...new Set(items.map(({ suite }) => suite))].sort();
 
 /**
  * Returns the metrics of some results: accuracy first, then pass@k and maj@k by k, then the others.
@@ -17,9 +17,9 @@ export function metricsOfSuites(items) {
     (name) => name !== 'prompts' && name !== 'n',
   );
   const prefixes = ['accuracy', 'pass_at_', 'maj_at_', 'length_mean', 'truncated_frac'];
-  const rankOf = (/** @type {string} */ name) => prefixes.findIndex((prefix) => name.startsWith(prefix));
-  const k = (/** @type {string} */ name) => Number(name.split('_at_')[1] ?? 0);
-  return names.sort((a, b) => rankOf(a) - rankOf(b) || k(a) - k(b));
+  const findRank = (/** @type {string} */ name) => prefixes.findIndex((prefix) => name.startsWith(prefix));
+  const readK = (/** @type {string} */ name) => Number(name.split('_at_')[1] ?? 0);
+  return names.sort((a, b) => findRank(a) - findRank(b) || readK(a) - readK(b));
 }
 
 /** Returns the usual name of a suite's metric, such as pass@4. @param {string} name */

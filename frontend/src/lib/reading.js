@@ -3,9 +3,9 @@
  * Values are never interpolated.
  */
 import { csv, csvCell } from './text/csv.js';
-import { formatDuration, formatShort, formatValue, grouped } from './text/format.js';
+import { formatDuration, formatShort, formatValue, formatGrouped } from './text/format.js';
 import { isSparse } from './metrics.js';
-import { isMetricAxis, xUnitOf } from './series.js';
+import { isMetricAxis, findXUnit } from './series.js';
 import { lookup } from './lookup.js';
 
 /**
@@ -22,13 +22,13 @@ import { lookup } from './lookup.js';
 
 /**
  * Returns the index of the last ascending number that is not above `x`, or -1.
- * @param {number[]} ascending @param {number} x
+ * @param {number[]} sortedXs @param {number} x
  */
-export function lastAtOrBelow(ascending, x) {
-  let [low, high] = [0, ascending.length];
+export function lastAtOrBelow(sortedXs, x) {
+  let [low, high] = [0, sortedXs.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (ascending[middle] <= x) low = middle + 1;
+    if (sortedXs[middle] <= x) low = middle + 1;
     else high = middle;
   }
   return low - 1;
@@ -39,8 +39,8 @@ export function lastAtOrBelow(ascending, x) {
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
 export function readAt(series, x) {
-  const at = lastAtOrBelow(series.x, x);
-  const finite = at < 0 ? null : pointAt(series, at);
+  const index = lastAtOrBelow(series.x, x);
+  const finite = index < 0 ? null : makePoint(series, index);
   const gap = newestGap(series, x);
   if (!gap) return finite;
   return !finite || gap.x > finite.x || (gap.x === finite.x && gap.step > finite.step) ? gap : finite;
@@ -50,7 +50,7 @@ export function readAt(series, x) {
  * Returns the end of a curve that was requested with its end, or null if it has none.
  * @param {Series} series @returns {Recorded | null}
  */
-function endOf({ end, x, steps, runs, non_finite: nonFinite }) {
+function readEnd({ end, x, steps, runs, non_finite: nonFinite }) {
   if (!end) return null;
   const [lastX, lastStep] = [x.at(-1), steps.at(-1)].map((last) => last ?? nonFinite.at(-1)?.step ?? 0);
   const interval = { low: end.low, high: end.high };
@@ -58,16 +58,16 @@ function endOf({ end, x, steps, runs, non_finite: nonFinite }) {
 }
 
 /** @param {Series} series @param {number} x @returns {Recorded | null} */
-const readUpTo = (series, x) => (x === Infinity ? endOf(series) : readAt(series, x));
+const readUpTo = (series, x) => (x === Infinity ? readEnd(series) : readAt(series, x));
 
-/** @param {Series} series @param {number} at @returns {Recorded} */
-const pointAt = ({ values, x, steps, n, low, high }, at) => ({
-  value: values[at],
-  x: x[at],
-  step: steps[at],
-  n: n?.[at],
-  low: low?.[at],
-  high: high?.[at],
+/** @param {Series} series @param {number} index @returns {Recorded} */
+const makePoint = ({ values, x, steps, n, low, high }, index) => ({
+  value: values[index],
+  x: x[index],
+  step: steps[index],
+  n: n?.[index],
+  low: low?.[index],
+  high: high?.[index],
 });
 
 /**
@@ -75,10 +75,15 @@ const pointAt = ({ values, x, steps, n, low, high }, at) => ({
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
 function newestGap({ gaps, non_finite: nonFinite }, x) {
-  const before = (gaps ?? nonFinite).filter((point) => (point.x ?? point.step) <= x);
-  if (!before.length) return null;
-  const newest = before.reduce((a, b) => ((b.x ?? b.step) >= (a.x ?? a.step) ? b : a));
-  return { value: gaps ? 'NaN' : newest.value, x: newest.x ?? newest.step, step: newest.step, n: gaps ? 0 : undefined };
+  const pointsBefore = (gaps ?? nonFinite).filter((point) => (point.x ?? point.step) <= x);
+  if (!pointsBefore.length) return null;
+  const newestPoint = pointsBefore.reduce((a, b) => ((b.x ?? b.step) >= (a.x ?? a.step) ? b : a));
+  return {
+    value: gaps ? 'NaN' : newestPoint.value,
+    x: newestPoint.x ?? newestPoint.step,
+    step: newestPoint.step,
+    n: gaps ? 0 : undefined,
+  };
 }
 
 /**
@@ -89,17 +94,17 @@ function newestGap({ gaps, non_finite: nonFinite }, x) {
  * @returns {Reading}
  */
 export function readLines(lines, x, baseline = null) {
-  const raw = new Map(lines.filter(isRaw).map((line) => [keyOf(line), line.series]));
+  const raw = new Map(lines.filter(isRaw).map((line) => [lineKey(line), line.series]));
   const isSmoothed = raw.size > 0;
-  const shown = lines.filter((line) => !isRaw(line));
-  const readings = shown.map((line) => {
+  const shownLines = lines.filter((line) => !isRaw(line));
+  const readings = shownLines.map((line) => {
     const smoothed = isSmoothed ? readUpTo(line.series, x) : null;
-    const series = isSmoothed ? raw.get(keyOf(line)) : line.series;
+    const series = isSmoothed ? raw.get(lineKey(line)) : line.series;
     return { line, smoothed, recorded: series ? readUpTo(series, x) : null };
   });
-  const base = readings.find(({ line }) => baseline !== null && keyOf(line) === baseline);
+  const base = readings.find(({ line }) => baseline !== null && lineKey(line) === baseline);
   const rows = readings.map(({ line, smoothed, recorded }) => ({
-    key: keyOf(line),
+    key: lineKey(line),
     name: line.name,
     look: line.look,
     role: /** @type {'main' | 'seed'} */ (line.role ?? 'main'),
@@ -121,7 +126,7 @@ export function readLines(lines, x, baseline = null) {
 }
 
 const isRaw = (/** @type {Line} */ { role }) => role === 'raw' || role === 'raw seed';
-const keyOf = (/** @type {Line} */ { key, series }) => key ?? series.run ?? series.group ?? series.name;
+const lineKey = (/** @type {Line} */ { key, series }) => key ?? series.run ?? series.group ?? series.name;
 
 /** @param {Recorded | null} a @param {Recorded | null} b */
 const difference = (a, b) => (typeof a?.value === 'number' && typeof b?.value === 'number' ? a.value - b.value : null);
@@ -149,17 +154,17 @@ export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : 
 /** Returns a position on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
 export function positionText(kind, x) {
   if (!Number.isFinite(x)) return 'at the end';
-  if (kind === 'step') return `step ${grouped(x)}`;
+  if (kind === 'step') return `step ${formatGrouped(x)}`;
   if (isMetricAxis(kind)) return `${kind} ${formatValue(x)}`;
-  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${xUnitOf(kind)}`;
+  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${findXUnit(kind)}`;
 }
 
 /** Returns the meaning of a value at the end, which is the same in the matrix. @param {string} metric */
 export const endMeaning = (metric) => (isSparse(metric) ? 'last evaluation' : 'mean of the last 10 steps');
 
-/** Returns half the width of a mean's 95 % interval, or null if it has none. @param {Recorded | null} recorded */
-export const halfOf = (recorded) =>
-  typeof recorded?.low === 'number' && typeof recorded.high === 'number' ? (recorded.high - recorded.low) / 2 : null;
+/** Returns half the width of a mean's 95 % interval, or null if it has none. @param {Recorded | null} point */
+export const computeHalf = (point) =>
+  typeof point?.low === 'number' && typeof point.high === 'number' ? (point.high - point.low) / 2 : null;
 
 /** Text for lines without a value. */
 export const NO_VALUE = 'no value yet';
@@ -169,9 +174,9 @@ export const NO_VALUE = 'no value yet';
  * @param {Reading} reading @param {{metric: string, unit?: string | null, xKind: string, smoothing: number}} about
  * @returns {{head: string[], rows: unknown[][]}}
  */
-export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind, smoothing }) {
+export function makeTable({ x, rows, baseline, isSmoothed }, { metric, unit, xKind, smoothing }) {
   const isEnd = !Number.isFinite(x);
-  const hasHalf = isEnd && rows.some(({ recorded }) => halfOf(recorded) !== null);
+  const hasHalf = isEnd && rows.some(({ recorded }) => computeHalf(recorded) !== null);
   const head = [
     'line',
     unit ? `${metric} (${unit})` : metric,
@@ -190,21 +195,21 @@ export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind
     rows: rows.map(({ name, recorded, smoothed, delta, isOlder, of }) => [
       name,
       recorded?.value ?? '',
-      ...(hasHalf ? [halfOf(recorded) ?? ''] : []),
+      ...(hasHalf ? [computeHalf(recorded) ?? ''] : []),
       ...(isSmoothed ? [smoothed?.value ?? ''] : []),
       ...(baseline === null ? [] : [delta ?? '']),
       recorded?.n ?? '',
       recorded?.step ?? '',
       ...(xKind === 'step' ? [] : [recorded?.x ?? '']),
       position,
-      recorded ? noteOf(recorded, isOlder, of) : NO_VALUE,
+      recorded ? makeNote(recorded, isOlder, of) : NO_VALUE,
     ]),
   };
 }
 
-/** @param {Recorded} recorded @param {boolean} isOlder @param {number | null} of */
-const noteOf = ({ n }, isOlder, of) =>
-  [isOlder && 'recorded earlier', n !== undefined && of !== null && n < of && `${n} of ${of} runs`]
+/** @param {Recorded} recorded @param {boolean} isOlder @param {number | null} total */
+const makeNote = ({ n }, isOlder, total) =>
+  [isOlder && 'recorded earlier', n !== undefined && total !== null && n < total && `${n} of ${total} runs`]
     .filter(Boolean)
     .join(', ');
 

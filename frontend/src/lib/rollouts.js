@@ -114,10 +114,10 @@ export const passes = ({ filter, least }, completion) =>
  * @param {Group[]} groups @param {string[]} marks
  * @returns {{group: Group, completion: Completion} | undefined}
  */
-export function exampleOf(groups, marks) {
+export function findExample(groups, marks) {
   const pairs = groups.flatMap((group) => group.completions.map((completion) => ({ group, completion })));
-  const marked = pairs.find(({ completion }) => passes({ filter: marks, least: null }, completion));
-  if (marks.length && marked) return marked;
+  const markedPair = pairs.find(({ completion }) => passes({ filter: marks, least: null }, completion));
+  if (marks.length && markedPair) return markedPair;
   const mean = pairs.length ? (groupFacts(pairs[0].group).mean ?? 0) : 0;
   const distance = (/** @type {typeof pairs[0]} */ { completion: { reward } }) =>
     typeof reward === 'number' ? Math.abs(reward - mean) : Infinity;
@@ -147,11 +147,11 @@ export const GROUP_ORDERS = {
  * @param {string} order
  */
 export function chosenGroups(groups, filter, order) {
-  const chosen = groups.filter(
+  const matchingGroups = groups.filter(
     (group) => groupPasses(filter, group) && group.completions.some((completion) => passes(filter, completion)),
   );
   const { rank } = lookup(GROUP_ORDERS, order);
-  return rank ? [...chosen].sort((a, b) => rank(groupFacts(a)) - rank(groupFacts(b))) : chosen;
+  return rank ? [...matchingGroups].sort((a, b) => rank(groupFacts(a)) - rank(groupFacts(b))) : matchingGroups;
 }
 
 /** Orders of completions within a group, by index. @type {Record<string, string>} */
@@ -177,7 +177,7 @@ const number = (/** @type {number | string | null} */ value) => (typeof value ==
  * @param {number} step
  */
 export function nearestStep(steps, step) {
-  const after = steps.findIndex((storedStep) => storedStep > step);
-  if (after < 0) return steps.length - 1;
-  return Math.max(0, after - 1);
+  const nextIndex = steps.findIndex((storedStep) => storedStep > step);
+  if (nextIndex < 0) return steps.length - 1;
+  return Math.max(0, nextIndex - 1);
 }

@@ -16,11 +16,11 @@ export const changesText = (changes) =>
  */
 export const changedFields = (config, changes) =>
   Object.entries(changes).flatMap(([path, value]) => {
-    const old = getAt(config ?? {}, path);
-    if (old === undefined) return [`${path}: ${shortValue(value)}`];
-    const inItems = isNamed(old) && isNamed(value) ? itemChanges(old, value) : null;
-    if (inItems) return inItems.map((words) => `${path}: ${words}`);
-    return fieldChanges({ [path]: old }, { [path]: value });
+    const oldValue = getAt(config ?? {}, path);
+    if (oldValue === undefined) return [`${path}: ${shortValue(value)}`];
+    const itemTexts = isNamed(oldValue) && isNamed(value) ? itemChanges(oldValue, value) : null;
+    if (itemTexts) return itemTexts.map((words) => `${path}: ${words}`);
+    return fieldChanges({ [path]: oldValue }, { [path]: value });
   });
 
 /** @param {Record<string, any>} oldFields @param {Record<string, any>} newFields */
@@ -31,11 +31,11 @@ const fieldChanges = (oldFields, newFields) =>
 
 /** @param {any[]} oldItems @param {any[]} newItems */
 function itemChanges(oldItems, newItems) {
-  const [before, after] = [oldItems, newItems].map((items) => new Map(items.map((item) => [item.name, item])));
-  return [...new Set([...before.keys(), ...after.keys()])].flatMap((name) => {
-    if (!after.has(name)) return [`without ${name}`];
-    if (!before.has(name)) return [`with ${shortValue(after.get(name))}`];
-    return fieldChanges({ [name]: before.get(name) }, { [name]: after.get(name) });
+  const [oldByName, newByName] = [oldItems, newItems].map((items) => new Map(items.map((item) => [item.name, item])));
+  return [...new Set([...oldByName.keys(), ...newByName.keys()])].flatMap((name) => {
+    if (!newByName.has(name)) return [`without ${name}`];
+    if (!oldByName.has(name)) return [`with ${shortValue(newByName.get(name))}`];
+    return fieldChanges({ [name]: oldByName.get(name) }, { [name]: newByName.get(name) });
   });
 }
 
@@ -83,12 +83,12 @@ function readValue(text) {
  * @param {{path: string, message: string}[]} errors @returns {Map<string, string>}
  */
 export function placedErrors(errors) {
-  const placed = new Map();
+  const errorByPlace = new Map();
   for (const { path, message } of errors) {
     const [, number, field = ''] = path.match(/^arms\.(\d+)(?:\.changes)?\.?(.*)$/) ?? [];
     const key = number ?? path.split('.')[0];
     const words = field ? `${field} ${message}` : message;
-    placed.set(key, placed.has(key) ? `${placed.get(key)}; ${words}` : words);
+    errorByPlace.set(key, errorByPlace.has(key) ? `${errorByPlace.get(key)}; ${words}` : words);
   }
-  return placed;
+  return errorByPlace;
 }

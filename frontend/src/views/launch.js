@@ -8,16 +8,16 @@ import { useTitle } from '../app/title.js';
 import { list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
 import { getAt } from '../lib/launch/layers.js';
-import { belowBase, belowVariant, laidOver, ownFields } from '../lib/launch/merge.js';
+import { belowBase, belowVariant, laidOver, dropNames } from '../lib/launch/merge.js';
 import {
   MAX_IN_NAME,
   beyondFork,
-  bodyOf,
+  makeBody,
   contentKey,
   defaultName,
   formFromConfig,
   parseSeeds,
-  requestsOf,
+  makeRequests,
   shortValue,
   withChanges,
 } from '../lib/launch/form.js';
@@ -138,7 +138,7 @@ export function useLayers(catalog, base, variants) {
     const baseLayer = { below, full: laidOver(catalog, below, base) };
     const variantLayers = variants.map((variant) => {
       const fieldsBelow = belowVariant(catalog, base, variant);
-      return { below: fieldsBelow, full: laidOver(catalog, fieldsBelow, ownFields(variant)) };
+      return { below: fieldsBelow, full: laidOver(catalog, fieldsBelow, dropNames(variant)) };
     });
     const [first] = variants;
     const { policy = {} } = /** @type {{policy?: object}} */ (base);
@@ -156,7 +156,7 @@ export function useLayers(catalog, base, variants) {
  * Returns the full configs of the server, or those of the page if there is no answer for the current form yet.
  * @param {import('../components/launch/validation.js').Verdict[]} verdicts @param {object[]} fulls
  */
-const resolvedOf = (verdicts, fulls) =>
+const resolveConfigs = (verdicts, fulls) =>
   verdicts.map(({ checking, valid, errors, problem }, i) =>
     valid && !checking && !problem && !errors.length ? valid.config : fulls[i],
   );
@@ -172,7 +172,7 @@ function differences(variants, fulls, path) {
 }
 
 /** @param {Query} query */
-const nameErrorsOf = ({ name: experimentName, variants }) => {
+const findNameErrors = ({ name: experimentName, variants }) => {
   const names = variants.map(({ name }) => name.trim());
   const repeatedName = names.find((name, i) => name && names.indexOf(name) !== i);
   const tooLong = [
@@ -202,14 +202,14 @@ function LaunchForm({ offers, query, change, fork }) {
     errors: verdict.errors.map((error) => withPlainMessage(catalog.schema, error, layers.variants[i].full)),
   }));
   const fulls = layers.variants.map(({ full }) => full);
-  const resolved = resolvedOf(verdicts, fulls);
+  const resolvedConfigs = resolveConfigs(verdicts, fulls);
   const check = useCheck(query.check);
   const [ignoresCheck, setIgnoresCheck] = useState(false);
-  const requests = requestsOf(query, resolved, fork, ignoresCheck);
+  const requests = makeRequests(query, resolvedConfigs, fork, ignoresCheck);
   const launch = useLaunch(requests, fork);
   const isSwept = !fork && query.sweep.knobs.length > 0 && variants.length > 0 && !seeds.error;
-  const planned = usePlan(isSwept ? bodyOf(query) : null);
-  const sweeping = {
+  const planState = usePlan(isSwept ? makeBody(query) : null);
+  const sweepProps = {
     swept: new Map(fork ? [] : query.sweep.knobs.map(({ path, values }) => [path, values])),
     onSweep: fork
       ? undefined
@@ -226,23 +226,23 @@ function LaunchForm({ offers, query, change, fork }) {
     changes: base,
     ...layers.base,
     errors: findErrors('base', verdicts, variants, base),
-    ...sweeping,
+    ...sweepProps,
     onChanges: (/** @type {Query['base']} */ newBase) => change({ base: newBase }),
   };
   const layer = makeLayer(baseProps);
-  const shared = {
+  const sharedKnobs = {
     ...baseProps,
     ...layers.shared,
     differsAt: (/** @type {string} */ path) => differences(variants, fulls, path),
   };
-  const knobsOf = (/** @type {number} */ i) => ({
+  const makeKnobs = (/** @type {number} */ i) => ({
     ...baseProps,
     groups: offers.groups,
     changes: variants[i],
     ...layers.variants[i],
     errors: findErrors('variant', [verdicts[i]], [variants[i]], base),
     onChanges: (/** @type {Variant} */ variant) =>
-      change({ variants: variants.map((old, at) => (at === i ? variant : old)) }),
+      change({ variants: variants.map((old, index) => (index === i ? variant : old)) }),
   });
   const showSettings = (/** @type {number} */ i) => {
     change({ scope: String(i) });
@@ -287,12 +287,12 @@ function LaunchForm({ offers, query, change, fork }) {
           change=${change}
           layers=${layers}
           verdicts=${verdicts}
-          makeKnobs=${knobsOf}
+          makeKnobs=${makeKnobs}
           onSettings=${showSettings}
         />
         <${EssentialsCard}
-          layer=${makeLayer(shared)}
-          fullConfig=${shared.full}
+          layer=${makeLayer(sharedKnobs)}
+          fullConfig=${sharedKnobs.full}
           seeds=${query.seeds}
           parsedSeeds=${seeds}
           onSeeds=${(/** @type {string} */ value) => change({ seeds: value })}
@@ -300,8 +300,8 @@ function LaunchForm({ offers, query, change, fork }) {
         <${SettingsCard}
           names=${variants.map(({ name }) => name)}
           scope=${query.scope}
-          sharedKnobs=${shared}
-          makeKnobs=${knobsOf}
+          sharedKnobs=${sharedKnobs}
+          makeKnobs=${makeKnobs}
           open=${query.open ?? []}
           find=${query.find}
           onFind=${(/** @type {string} */ find) => change({ find })}
@@ -312,7 +312,7 @@ function LaunchForm({ offers, query, change, fork }) {
           !fork &&
           html`<${SweepCard}
             sweep=${query.sweep}
-            planState=${planned}
+            planState=${planState}
             offers=${sweepable(catalog.schema, layers.variants[0]?.full ?? layers.base.full)}
             onChange=${(/** @type {Query['sweep']} */ sweep) => change({ sweep })}
           />`
@@ -323,8 +323,8 @@ function LaunchForm({ offers, query, change, fork }) {
           form=${query}
           verdicts=${verdicts}
           seeds=${seeds}
-          nameErrors=${nameErrorsOf(query)}
-          planState=${planned}
+          nameErrors=${findNameErrors(query)}
+          planState=${planState}
           onApply=${apply}
           ...${launch}
         >
@@ -332,7 +332,7 @@ function LaunchForm({ offers, query, change, fork }) {
           <${CheckFirst}
             form=${query}
             fork=${fork}
-            fulls=${resolved}
+            fulls=${resolvedConfigs}
             isBlocked=${unsentFiles.value.length > 0 || verdicts.some(({ errors }) => errors.length > 0)}
             check=${check}
             onCheck=${(/** @type {string} */ id) => change({ check: id })}

@@ -6,7 +6,7 @@ import { useLive } from '../data/live.js';
 import { useKeys } from '../app/keys.js';
 import { useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
-import { metricsOf } from '../lib/runs/fields.js';
+import { listMetrics } from '../lib/runs/fields.js';
 import { isForeign } from '../lib/runs/origin.js';
 import { choice, flag, list, text } from '../lib/url.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
@@ -56,7 +56,7 @@ export function View({ run_id: id }) {
     <${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${12} />`}>
       ${(data) => html`<${Page}
         run=${data}
-        onChange=${(changed) => run.put((old) => ({ ...old, ...changed }))}
+        onChange=${(changes) => run.put((old) => ({ ...old, ...changes }))}
         reload=${run.reload}
       />`}
     <//>
@@ -67,7 +67,7 @@ export function View({ run_id: id }) {
 function Page({ run, onChange, reload }) {
   const [view, change] = useQuery(SPEC);
   useKeys(curveKeys(view, change));
-  useJumpToPanels(metricsOf([run]), (panel) => change({ tab: 'charts', panel }, { push: true }));
+  useJumpToPanels(listMetrics([run]), (panel) => change({ tab: 'charts', panel }, { push: true }));
   const tabs = isForeign(run) ? TABS.filter((tab) => tab.isForeign) : TABS;
   const tab = tabs.find(({ value }) => value === view.tab) ?? tabs[0];
   useTitle(tab.value === 'overview' ? run.name : `${run.name}: ${tab.label}`);

@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { formatCount } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';
-import { SEEDS_OF_INTERVAL, bandOf, seedsText } from '../../lib/runs/groups.js';
+import { SEEDS_OF_INTERVAL, chooseBand, seedsText } from '../../lib/runs/groups.js';
 import { BAND_NAMES } from '../../charts/badge.js';
 import { highlight } from '../../charts/crosshair.js';
 import { GroupBy } from './group_by.js';
@@ -13,7 +13,7 @@ import { Select, Swatch } from '../shared/marks.js';
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 
 const bandOptions = (/** @type {Group[]} */ groups) => [
-  { value: 'auto', label: `auto: ${lookup(BAND_NAMES, bandOf('auto', groups))}` },
+  { value: 'auto', label: `auto: ${lookup(BAND_NAMES, chooseBand('auto', groups))}` },
   ...Object.entries(BAND_NAMES).map(([value, label]) => ({ value, label })),
   { value: 'none', label: 'none' },
 ];
@@ -46,7 +46,7 @@ export function CompareControls({ view, change, available, groups, runs, onsets,
 
 /** @param {{view: import('../../views/compare.js').CompareView, change: (changes: object) => void, groups: Group[]}} props */
 function BandRows({ view, change, groups }) {
-  const name = lookup(BAND_NAMES, bandOf(view.band, groups));
+  const name = lookup(BAND_NAMES, chooseBand(view.band, groups));
   return html`
     <div class="display-band">
       <${Select}

@@ -1,6 +1,6 @@
 /** The menu that chooses which runs share a mean, by one or several fields. */
 import { html, useMemo } from '../../dom.js';
-import { fieldsThatDiffer, keysOf } from '../../lib/runs/grouping.js';
+import { fieldsThatDiffer, parseGrouping } from '../../lib/runs/grouping.js';
 import { Menu } from '../shared/overlay.js';
 import { Segments } from '../shared/marks.js';
 import { FieldChooser } from './chooser.js';
@@ -22,7 +22,7 @@ const formatKeyTitle = (/** @type {string} */ key) => lookup(TITLES, key) ?? key
  */
 export function GroupBy({ grouping, runs, onChange }) {
   const isGrouped = grouping !== 'run';
-  const keys = keysOf(grouping);
+  const keys = parseGrouping(grouping);
   const label = isGrouped
     ? html`<span>mean by <b>${keys.map(formatKeyTitle).join(', ')}</b></span>`
     : html`<b>single runs</b>`;

@@ -2,7 +2,7 @@
 import { html, useMemo } from '../../dom.js';
 import { configColumns, fieldRows } from '../../lib/runs/differences.js';
 import { address } from '../../lib/url.js';
-import { plural, someOf } from '../../lib/text/format.js';
+import { plural, listSome } from '../../lib/text/format.js';
 import { copyText } from '../../app/actions.js';
 import { Icon } from '../shared/icons.js';
 import { Ago } from '../shared/states.js';
@@ -29,7 +29,7 @@ function Differences({ groups, onSettings }) {
   const isPair = columns.length === 2 && paths.length <= MAX_VALUES;
   const words = isPair ? fieldRows(paths, columns).map(({ label, texts }) => `${label} ${texts.join(' / ')}`) : paths;
   return html`<button class="button-quiet compare-differs" title="All config differences" onClick=${onSettings}>
-    <span>differs in ${someOf(words, MAX_FIELDS)}</span>
+    <span>differs in ${listSome(words, MAX_FIELDS)}</span>
   </button>`;
 }
 

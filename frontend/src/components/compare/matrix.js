@@ -5,7 +5,7 @@ import { mayChange, say, sayError } from '../../app/state.js';
 import { copyText, download } from '../../app/actions.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
-import { groupOf } from '../../lib/runs/groups.js';
+import { findGroup } from '../../lib/runs/groups.js';
 import {
   asCsv,
   asLatex,
@@ -18,7 +18,7 @@ import {
   planText,
   reachedText,
   seedsToQueue,
-  sentencesOf,
+  makeSentences,
   verdictText,
 } from '../../lib/runs/matrix.js';
 import { verdictCounts } from '../../lib/runs/summary.js';
@@ -41,7 +41,7 @@ import { lookup } from '../../lib/lookup.js';
  *   looks: Map<string, import('../../lib/colours.js').Look>}} props
  */
 export function Matrix({ groups, grouping, runs, view, change, available, looks }) {
-  const chosenBaseline = groupOf(view.baseline, groups);
+  const chosenBaseline = findGroup(view.baseline, groups);
   const baseline = chosenBaseline ?? groups[0];
   const params = matrixParams(groups, view, baseline);
   const { data, error, reload } = useGet('/matrix', params, { live: ['run'], every: 5000 });
@@ -250,7 +250,7 @@ function Details({ data, pointedCell, row, baseline }) {
     ${
       row && cell && column
         ? html`<b>${pointedCell?.name}, ${columnTitle(column)}.</b>${' '}
-          ${sentencesOf(cell, data, baseline, row).join(' ')}`
+          ${makeSentences(cell, data, baseline, row).join(' ')}`
         : 'Choose a cell to read its numbers here. '
     }
     ${!cell && html`<a href="/help/comparing">What the words mean</a>`}

@@ -1,8 +1,8 @@
 /** Plots of results against settings: parallel coordinates and a scatter plot, in which a brush selects runs. */
 import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { comparisonAddress } from '../../lib/runs/addresses.js';
-import { axisOf, brushed, possibleAxes, usualAxes } from '../../lib/runs/axes.js';
-import { fieldOf } from '../../lib/runs/fields.js';
+import { makeAxis, filterBrushed, possibleAxes, usualAxes } from '../../lib/runs/axes.js';
+import { makeRunField } from '../../lib/runs/fields.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Menu } from '../shared/overlay.js';
 import { Segments, Select } from '../shared/marks.js';
@@ -12,7 +12,7 @@ import { Scatter } from './scatter.js';
 
 const MAX_LINES = 1000;
 
-const formatAxisTitle = (/** @type {string} */ key) => fieldOf(key).title;
+const formatAxisTitle = (/** @type {string} */ key) => makeRunField(key).title;
 
 /**
  * @typedef {{plot: string, axes: string[] | null}} RelationsView `axes`: keys, of which a scatter plot uses the first
@@ -27,11 +27,11 @@ export function Relations({ runs, view, change, findLook }) {
   const possible = useMemo(() => possibleAxes(runs), [runs]);
   const keys = (view.axes ?? usualAxes(possible)).filter((key) => possible.includes(key));
   const drawnRuns = runs.slice(0, MAX_LINES);
-  const axes = useMemo(() => keys.map((key) => axisOf(key, runs)), [keys.join('\n'), runs]);
+  const axes = useMemo(() => keys.map((key) => makeAxis(key, runs)), [keys.join('\n'), runs]);
   if (runs.length < 2 || possible.length < 2) return null;
   const isScatter = view.plot === 'scatter';
   const shownAxes = isScatter && axes.length ? [axes[0], axes[axes.length - 1]] : axes;
-  const inside = brushed(runs, shownAxes, brushes);
+  const inside = filterBrushed(runs, shownAxes, brushes);
   const isBrushed = shownAxes.some(({ key }) => Object.hasOwn(brushes, key));
   const chosenIds = new Set(inside.map(({ id }) => id));
   const brush = (/** @type {Record<string, [number, number] | null>} */ changes) =>

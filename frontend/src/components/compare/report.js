@@ -6,10 +6,10 @@ import { download } from '../../app/actions.js';
 import { cursor } from '../../charts/cursor.js';
 import { renderPicture } from '../../charts/draw.js';
 import { chartTheme } from '../../charts/theme.js';
-import { endMeaning, positionText, readLines, tableOf } from '../../lib/reading.js';
+import { endMeaning, positionText, readLines, makeTable } from '../../lib/reading.js';
 import { reportHtml, sizes } from '../../lib/report.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
-import { groupOf } from '../../lib/runs/groups.js';
+import { findGroup } from '../../lib/runs/groups.js';
 import { matrixParams, namedRows, plainTable, planText } from '../../lib/runs/matrix.js';
 import { formatBytes, formatTime, formatValue, plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
@@ -53,7 +53,7 @@ async function drawChart({ view: { seeds, ...pageView }, ...comparison }, metric
   const cursorNow = cursor.peek();
   const isPinned = cursorNow?.isPinned === true;
   const reading = readLines(isPinned ? lines : ends, isPinned ? cursorNow.x : Infinity, view.baseline || null);
-  const values = tableOf(reading, { metric, unit: shown.unit, xKind: view.x, smoothing: view.smoothing });
+  const values = makeTable(reading, { metric, unit: shown.unit, xKind: view.x, smoothing: view.smoothing });
   return { title: metric, picture: await renderPicture(figure), values };
 }
 
@@ -66,7 +66,7 @@ const REFUSED = [414, 422];
  */
 async function loadMatrix({ groups, baseline, matrix: view }) {
   const title = 'Matrix';
-  const base = groupOf(baseline, groups) ?? groups[0];
+  const base = findGroup(baseline, groups) ?? groups[0];
   /** @type {Api.Matrix} */
   let matrix;
   try {

@@ -3,7 +3,7 @@
  */
 import { html } from '../../dom.js';
 import { aboutMetric } from '../../app/state.js';
-import { cellsOf, gridOf } from '../../lib/runs/cells.js';
+import { makeCells, makeGrid } from '../../lib/runs/cells.js';
 import { formatField } from '../../lib/runs/config.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { Select } from '../shared/marks.js';
@@ -25,7 +25,7 @@ export function SweepGrid({ groups, available, metric, onMetric }) {
     ? metric
     : (DEFAULT_METRICS.find((name) => available.includes(name)) ?? available[0]);
   const better = aboutMetric(shownMetric ?? '')?.better;
-  const grid = gridOf(cellsOf(groups, shownMetric ?? '', better));
+  const grid = makeGrid(makeCells(groups, shownMetric ?? '', better));
   if (!grid) return null;
   const runs = groups.flatMap(({ runs: inside }) => inside);
   const finishedCount = runs.filter(({ status }) => status === 'finished').length;

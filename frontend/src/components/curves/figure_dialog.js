@@ -7,7 +7,7 @@ import { makeFigure, seriesKey } from '../../charts/figure.js';
 import { FONTS, ONE_COLUMN, PAPER_THEME, WIDTHS, isDrawable } from '../../charts/paper.js';
 import { makeFile, drawPage, svgBlob } from '../../charts/picture.js';
 import { curvesAsCsv } from '../../lib/reading.js';
-import { plural, someOf } from '../../lib/text/format.js';
+import { plural, listSome } from '../../lib/text/format.js';
 import { Segments, Select } from '../shared/marks.js';
 import { Dialog } from '../shared/overlay.js';
 import { loadPanel } from './loaded.js';
@@ -154,7 +154,7 @@ function Charts({ metrics, chosenMetrics, onChoose }) {
   const flip = (/** @type {string} */ metric) =>
     onChoose(metrics.filter((name) => (name === metric) !== chosenMetrics.includes(name)));
   return html`<details class="figure-charts">
-    <summary>${`${chosenMetrics.length} of ${plural(metrics.length, 'chart')}: ${someOf(chosenMetrics, 3)}`}</summary>
+    <summary>${`${chosenMetrics.length} of ${plural(metrics.length, 'chart')}: ${listSome(chosenMetrics, 3)}`}</summary>
     <div>
       ${metrics.map((metric) => {
         const isChosen = chosenMetrics.includes(metric);

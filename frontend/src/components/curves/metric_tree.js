@@ -4,8 +4,8 @@
  */
 import { html, useState } from '../../dom.js';
 import { aboutMetric } from '../../app/state.js';
-import { chosenMetrics, keyMetricsOf, withMetrics } from '../../lib/metric_choice.js';
-import { bySection, matching } from '../../lib/metrics.js';
+import { chosenMetrics, listKeyMetrics, withMetrics } from '../../lib/metric_choice.js';
+import { groupBySection, filterMetrics } from '../../lib/metrics.js';
 import { formatCount } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
 import { Menu } from '../shared/overlay.js';
@@ -33,8 +33,8 @@ export const MetricTreeMenu = (props) => html`<span class="tree-menu">
 /** @param {TreeProps} props */
 function MetricTree({ available, chosenNames, query, change }) {
   const [openSections, setOpenSections] = useState(/** @type {Set<string>} */ (new Set()));
-  const matches = matching(available, query);
-  const keys = keyMetricsOf(available);
+  const matches = filterMetrics(available, query);
+  const keys = listKeyMetrics(available);
   const drawnMetrics = new Set(chosenMetrics(available, chosenNames));
   const showOnly = (/** @type {string} */ name) => change({ metrics: [name], q: '' });
   const showMetrics = (/** @type {string[]} */ metrics, /** @type {boolean} */ isShown) =>
@@ -58,7 +58,7 @@ function MetricTree({ available, chosenNames, query, change }) {
       <span class="faint">${formatCount(available.length)}</span>
     </div>
     <ul>
-      ${bySection(matches).map(({ section, metrics }) => {
+      ${groupBySection(matches).map(({ section, metrics }) => {
         const isOpen = Boolean(query) || openSections.has(section);
         return html`<li key=${section}>
           <div class="tree-row">

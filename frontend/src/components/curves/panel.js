@@ -6,7 +6,7 @@ import { ApiError } from '../../data/api.js';
 import { mountPanel, rangeSeen } from '../../charts/draw.js';
 import { makeFigure, isOutside } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
-import { kindOf } from '../../lib/metrics.js';
+import { findMetricKind } from '../../lib/metrics.js';
 import { breakdownAddress, isDecomposable } from '../../lib/breakdown.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { makeNotes, makeChartSettings } from './shown.js';
@@ -34,7 +34,7 @@ import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
  * @param {string | null} run @param {number} step @param {string} [metric]
  */
 export const openRollouts = (run, step, metric = '') => {
-  const kind = kindOf(metric);
+  const kind = findMetricKind(metric);
   if (run) navigate(rolloutsAddress(run, { step, kind }));
 };
 

@@ -1,6 +1,6 @@
 /** Many panels in sections, one of which may be enlarged. */
 import { html, useState } from '../../dom.js';
-import { bySection } from '../../lib/metrics.js';
+import { groupBySection } from '../../lib/metrics.js';
 import { aboutMetric } from '../../app/state.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
@@ -70,7 +70,7 @@ export function Panels({
   return html`
     ${
       sections
-        ? (sections === true ? bySection(metrics) : sections).map(
+        ? (sections === true ? groupBySection(metrics) : sections).map(
             (section) => html`<${Section} key=${section.section} ...${section} row=${row} />`,
           )
         : row(metrics)

@@ -8,14 +8,14 @@ import {
   countText,
   deltaText,
   endMeaning,
-  halfOf,
+  computeHalf,
   positionText,
   readLines,
   tableAsCsv,
   tableAsText,
-  tableOf,
+  makeTable,
 } from '../../lib/reading.js';
-import { formatValue, grouped, plural } from '../../lib/text/format.js';
+import { formatValue, formatGrouped, plural } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Icon } from '../shared/icons.js';
 import { Swatch } from '../shared/marks.js';
@@ -82,7 +82,7 @@ export function Values(props) {
   const { reading, isPinned, isRecorded } = useReading(props);
   const { metric, view, unit, onBaseline } = props;
   const [all, setAll] = useState(false);
-  const table = () => tableOf(reading, { metric, unit, xKind: view.x, smoothing: view.smoothing });
+  const table = () => makeTable(reading, { metric, unit, xKind: view.x, smoothing: view.smoothing });
   const rows = all ? reading.rows : reading.rows.slice(0, MAX_ROWS);
   const hiddenRows = reading.rows.length - rows.length;
   const name = `Values of ${metric}`;
@@ -177,7 +177,7 @@ function Position({ reading: { x, baseline, isBaselineMissing }, view, metric, i
 function Table({ reading, rows, view, pointedKey, onBaseline }) {
   const hasDelta = reading.baseline !== null;
   const hasCount = reading.rows.some(({ of }) => of !== null);
-  const hasHalf = reading.x === Infinity && reading.rows.some(({ recorded }) => halfOf(recorded) !== null);
+  const hasHalf = reading.x === Infinity && reading.rows.some(({ recorded }) => computeHalf(recorded) !== null);
   return html`<table class="values-table">
     <thead>
       <tr>
@@ -233,7 +233,7 @@ function Table({ reading, rows, view, pointedKey, onBaseline }) {
 }
 
 const halfText = (/** @type {Row} */ { recorded }) => {
-  const halfWidth = halfOf(recorded);
+  const halfWidth = computeHalf(recorded);
   return halfWidth === null ? '' : `± ${formatValue(halfWidth)}`;
 };
 
@@ -243,7 +243,7 @@ const None = (/** @type {{row: Row, isEnd: boolean}} */ { row, isEnd }) =>
 /** The recorded step, marked if it is before the cursor. @param {{row: Row, view: PanelView}} props */
 function Step({ row: { recorded, run, isOlder }, view }) {
   if (!recorded) return null;
-  const text = view.x === 'step' || run ? grouped(recorded.step) : positionText(view.x, recorded.x);
+  const text = view.x === 'step' || run ? formatGrouped(recorded.step) : positionText(view.x, recorded.x);
   const title = isOlder ? 'The newest value recorded at or before the cursor' : undefined;
   return run
     ? html`<a class=${isOlder ? 'is-older' : 'quiet'} title=${title ?? 'Read the completions of this step'}

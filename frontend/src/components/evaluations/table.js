@@ -3,7 +3,14 @@
  */
 import { html, useState } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { evaluationRows, metricsOfSuites, metricTitle, sizeText, suitesOf, suiteTitle } from '../../lib/evaluations.js';
+import {
+  evaluationRows,
+  metricsOfSuites,
+  metricTitle,
+  sizeText,
+  listSuites,
+  suiteTitle,
+} from '../../lib/evaluations.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { address } from '../../lib/url.js';
 import { Segments } from '../shared/marks.js';
@@ -37,7 +44,7 @@ function Results({ runs, items, children }) {
   const metrics = metricsOfSuites(items);
   const [chosenMetric, setChosenMetric] = useState('accuracy');
   const metric = metrics.includes(chosenMetric) ? chosenMetric : metrics[0];
-  const suites = suitesOf(items);
+  const suites = listSuites(items);
   const rows = evaluationRows(
     items,
     runs.map(({ id }) => id),

@@ -5,10 +5,10 @@ import { navigate } from '../../app/router.js';
 import { panelsOfPage } from '../../app/state.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
-import { best, inOrder, runQuery } from '../../lib/jump.js';
-import { pathsMatching, wordsOf } from '../../lib/launch/settings.js';
+import { findBest, sortSections, runQuery } from '../../lib/jump.js';
+import { pathsMatching, findWords } from '../../lib/launch/settings.js';
 import { experimentAddress, runAddress } from '../../lib/runs/addresses.js';
-import { oneLine, startOf } from '../../lib/text/tokens.js';
+import { oneLine, takeStart } from '../../lib/text/tokens.js';
 import { formatAgo, plural } from '../../lib/text/format.js';
 import { address, encode, text as textCodec } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
@@ -98,8 +98,8 @@ export function Jump({ onClose }) {
               onMouseMove=${() => setActiveKey(place.key)}
               onClick=${() => go(place)}
             >
-              <bdi>${startOf(oneLine(place.name), MAX_NAME) || 'unnamed'}</bdi>
-              ${place.detail && html`<span class="faint">${startOf(oneLine(place.detail), MAX_NAME)}</span>`}
+              <bdi>${takeStart(oneLine(place.name), MAX_NAME) || 'unnamed'}</bdi>
+              ${place.detail && html`<span class="faint">${takeStart(oneLine(place.detail), MAX_NAME)}</span>`}
             </div>`,
           )}
         </div>`,
@@ -135,15 +135,15 @@ function useSections(typedText) {
   const settings = useMemo(() => (schema.data && text ? settingPlaces(schema.data, text) : []), [schema.data, text]);
   return {
     isLoading: namedItems.data?.asked !== text && !namedItems.error,
-    sections: inOrder(
+    sections: sortSections(
       [
-        { title: 'Metrics of this page', places: text && panels ? best(panelPlaces(panels), text, LIMIT) : [] },
+        { title: 'Metrics of this page', places: text && panels ? findBest(panelPlaces(panels), text, LIMIT) : [] },
         { title: text ? 'Runs' : 'Newest runs', places: (namedItems.data?.runs ?? []).map(runPlace) },
         {
           title: text ? 'Experiments' : 'Newest experiments',
           places: (namedItems.data?.experiments ?? []).map(experimentPlace),
         },
-        { title: 'Pages', places: best(PAGES, text, PAGES.length) },
+        { title: 'Pages', places: findBest(PAGES, text, PAGES.length) },
         { title: 'Launch settings', places: settings },
         { title: 'Help', places: text ? (help.data?.items ?? []).map(helpPlace) : [] },
       ],
@@ -227,13 +227,13 @@ function settingPlaces({ schema, defaults, groups }, typedText) {
     pathsMatching(schema, defaults, fields, typedText).map((path) => ({
       key: `setting ${path}`,
       name: path,
-      detail: [wordsOf(path), title].filter(Boolean).join(' · '),
+      detail: [findWords(path), title].filter(Boolean).join(' · '),
       address:
         location.pathname === '/launch'
           ? `/launch${encode(location.search, { find: path }, { find: textCodec() })}`
           : address('/launch', { find: path }),
     })),
   );
-  const matches = best(places, typedText, LIMIT);
+  const matches = findBest(places, typedText, LIMIT);
   return [...matches, ...places.filter((place) => !matches.includes(place))].slice(0, LIMIT);
 }

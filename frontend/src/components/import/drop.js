@@ -1,6 +1,6 @@
 /** The area that accepts a log: a file, several files or a directory, chosen or dropped. */
 import { html, useState } from '../../dom.js';
-import { logOf } from '../../lib/tar.js';
+import { findLog } from '../../lib/tar.js';
 
 /** One more than the service's limit, so that the service rejects the excess with a message. */
 const MAX_FILES = 2_001;
@@ -12,7 +12,7 @@ const withPaths = (files) => Array.from(files, (file) => ({ path: file.webkitRel
 export function Drop({ log, onChoose }) {
   const [isOver, setIsOver] = useState(false);
   const choose = (/** @type {import('../../lib/tar.js').PathOfFile[]} */ files) => {
-    if (files.length) onChoose(logOf(files));
+    if (files.length) onChoose(findLog(files));
   };
   const drop = async (/** @type {DragEvent} */ event) => {
     event.preventDefault();

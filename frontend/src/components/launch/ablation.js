@@ -1,6 +1,6 @@
 /** Ablations of a variant: reset one knob at a time, or add one knob at a time to a plain variant. */
 import { html, useState } from '../../dom.js';
-import { ladder, methodDifferences, oneKnobOff, shortValue } from '../../lib/launch/form.js';
+import { makeLadder, methodDifferences, oneKnobOff, shortValue } from '../../lib/launch/form.js';
 import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
@@ -33,7 +33,7 @@ export function Ablation({ variant, fullConfig, plainVariants, onAdd, onClose })
   const chosenKnobs = knobs.filter(({ path }) => chosenPaths.has(path));
   const newVariants = isLadder
     ? chosenKnobs.length
-      ? ladder(variant, start, chosenKnobs, chosenKnobs.length === knobs.length)
+      ? makeLadder(variant, start, chosenKnobs, chosenKnobs.length === knobs.length)
       : []
     : oneKnobOff(variant, fullConfig, chosenKnobs);
   const choose = (/** @type {string} */ next) => {

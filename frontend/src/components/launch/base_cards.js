@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
-import { fieldAt, newMember } from '../../lib/launch/schema.js';
+import { findField, newMember } from '../../lib/launch/schema.js';
 import { contentKey } from '../../lib/launch/form.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { FormField } from './field.js';
@@ -20,7 +20,7 @@ import { Heads } from '../shared/data_table.js';
 
 /** Returns a field that every config has. @param {Layer} layer @param {Full} fullConfig @param {string} path */
 const field = (layer, fullConfig, path) =>
-  /** @type {import('./row.js').Field} */ (fieldAt(layer.root, path, fullConfig));
+  /** @type {import('./row.js').Field} */ (findField(layer.root, path, fullConfig));
 
 const WEIGHTS = ['adapter', 'dtype', 'quantization', 'revision'];
 const PROMPT = ['chat_template', 'system_prompt', 'chat_template_kwargs'];

@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
-import { checkRequestOf, contentKey } from '../../lib/launch/form.js';
+import { makeCheckRequest, contentKey } from '../../lib/launch/form.js';
 import { CheckReport } from '../shared/check_report.js';
 import { Select, Status } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -61,7 +61,7 @@ export function CheckFirst({ form, fork, fulls, isBlocked, check, onCheck, onApp
     setFailure(null);
     try {
       // A repeated check of the same form is a new check, because a dataset or plugin may have been fixed.
-      const request = { ...checkRequestOf(form, index, fulls[index], fork), after: run?.id };
+      const request = { ...makeCheckRequest(form, index, fulls[index], fork), after: run?.id };
       const [checkRun] = await postOnce([request]);
       onCheck(checkRun.id);
     } catch (error) {

@@ -1,6 +1,14 @@
 /** Form fields created from the JSON Schema, with one component for each kind of node. */
 import { html, useId, useState } from '../../dom.js';
-import { fieldsOf, isRecord, memberNames, memberOf, readTyped, tagOf, writeTyped } from '../../lib/launch/schema.js';
+import {
+  listFields,
+  isRecord,
+  memberNames,
+  findMember,
+  readTyped,
+  readTag,
+  writeTyped,
+} from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
 import { meansSeveral } from '../../lib/launch/sweep.js';
 import { ChoicesField } from './choices_field.js';
@@ -199,7 +207,7 @@ function TupleField({ field, value, layer, label }) {
  * @param {{node: Field['node'], value: any, path: string, layer: Layer}} props
  */
 function Fields({ node, value, path, layer }) {
-  const fields = fieldsOf(layer.root, node, value, path).filter((field) => !layer.isOff?.(field.path));
+  const fields = listFields(layer.root, node, value, path).filter((field) => !layer.isOff?.(field.path));
   const secondary = fields.filter(
     (field) => layer.secondary?.includes(field.path) && !layer.isOwn(field.path) && !layer.errorsAt(field.path).length,
   );
@@ -231,10 +239,10 @@ function SectionField({ field, value, layer, label }) {
 /** The choice of a union's member, with the member's description and fields. @param {FieldProps} props */
 function UnionField({ field, value, layer, label }) {
   const id = useId();
-  const tag = tagOf(field.node);
+  const tag = readTag(field.node);
   const errors = [...layer.errorsAt(field.path), ...layer.errorsAt(`${field.path}.${tag}`)];
   const names = memberNames(layer.root, field.node);
-  const member = memberOf(layer.root, field.node, lookup(value, tag));
+  const member = findMember(layer.root, field.node, lookup(value, tag));
   const choose = (event) => layer.onChange(field.path, { [tag]: event.target.value });
   return html`<fieldset
     class=${layer.isOwn(field.path) ? 'form-part form-union is-own' : 'form-part form-union'}

@@ -1,6 +1,6 @@
 /** Knobs of one layer: the changed ones, and all others by group or search. */
 import { html } from '../../dom.js';
-import { fieldAt, isList } from '../../lib/launch/schema.js';
+import { findField, isList } from '../../lib/launch/schema.js';
 import { isOff, pathsMatching } from '../../lib/launch/settings.js';
 import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../../lib/launch/layers.js';
 import { FormField } from './field.js';
@@ -61,7 +61,7 @@ export function movedToRecord(root, error, fullConfig) {
   const segments = error.path.split('.');
   for (let count = segments.length - 1; count > 0; count -= 1) {
     const path = segments.slice(0, count).join('.');
-    if (fieldAt(root, path, fullConfig)?.kind === 'record')
+    if (findField(root, path, fullConfig)?.kind === 'record')
       return { path, message: `${segments.slice(count).join('.')}: ${error.message}` };
   }
   return error;
@@ -74,7 +74,7 @@ export function movedToRecord(root, error, fullConfig) {
  * @param {Fields} fullConfig
  */
 export const withPlainMessage = (root, error, fullConfig) =>
-  fieldAt(root, error.path, fullConfig)?.kind === 'dataset' && getAt(fullConfig, error.path) === ''
+  findField(root, error.path, fullConfig)?.kind === 'dataset' && getAt(fullConfig, error.path) === ''
     ? { ...error, message: 'choose or upload a file' }
     : error;
 
@@ -87,8 +87,9 @@ export const withPlainMessage = (root, error, fullConfig) =>
 export function knobOfError(root, path, fullConfig) {
   const segments = path.split('.');
   for (let count = 1; count <= segments.length; count += 1) {
-    const field = fieldAt(root, segments.slice(0, count).join('.'), fullConfig);
-    if (!field) return count > 1 ? fieldAt(root, segments.slice(0, count - 1).join('.'), fullConfig)?.path : undefined;
+    const field = findField(root, segments.slice(0, count).join('.'), fullConfig);
+    if (!field)
+      return count > 1 ? findField(root, segments.slice(0, count - 1).join('.'), fullConfig)?.path : undefined;
     if (isList(field.kind)) return field.path;
   }
   return path;
@@ -120,7 +121,7 @@ const formatLabel = (/** @type {string} */ path) => path.replace(/^objective\./,
 const fieldRenderer = (props) => {
   const layer = makeLayer(props);
   return (/** @type {string} */ path) => {
-    const field = fieldAt(props.root, path, props.full);
+    const field = findField(props.root, path, props.full);
     return (
       field &&
       html`<${FormField}

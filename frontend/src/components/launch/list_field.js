@@ -1,7 +1,15 @@
 /** A list in the form whose items are members of a union. */
 import { html, useId, useState } from '../../dom.js';
 import { plural } from '../../lib/text/format.js';
-import { defaultOf, fieldsOf, isRecord, memberNames, newMember, shapeOf, tagOf } from '../../lib/launch/schema.js';
+import {
+  makeDefault,
+  listFields,
+  isRecord,
+  memberNames,
+  newMember,
+  findShape,
+  readTag,
+} from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
 import { IconButton } from '../shared/icons.js';
 import { Errors, Reset, Sentence } from './row.js';
@@ -88,10 +96,10 @@ export function ListField({
  */
 export function ListItem({ item, path, node, layer, FormField, titles, alone, shownKeys = [], onRemove }) {
   const [isOpen, setIsOpen] = useState(false);
-  const tag = node.discriminator ? tagOf(node) : 'name';
+  const tag = node.discriminator ? readTag(node) : 'name';
   const name = isRecord(item) ? lookup(item, tag) : undefined;
   const itemLayer = { ...layer, onReset: undefined, isOwn: () => false, item };
-  const fields = fieldsOf(layer.root, node, item, path);
+  const fields = listFields(layer.root, node, item, path);
   const shownFields = fields.filter(
     (field) =>
       isOpen ||
@@ -99,7 +107,7 @@ export function ListItem({ item, path, node, layer, FormField, titles, alone, sh
       shownKeys.includes(field.key) ||
       (field.key === 'weight' && !alone) ||
       layer.errorsAt(field.path).length ||
-      spell(lookup(item, field.key)) !== spell(defaultOf(layer.root, field.node)),
+      spell(lookup(item, field.key)) !== spell(makeDefault(layer.root, field.node)),
   );
   return html`<div class="form-item">
     <div class="form-item-head">
@@ -122,7 +130,7 @@ export function ListItem({ item, path, node, layer, FormField, titles, alone, sh
       id=${`error-${path}`}
     />
     <p class="form-help">
-      <${Sentence} text=${shapeOf(layer.root, node, item)?.description ?? ''} />
+      <${Sentence} text=${findShape(layer.root, node, item)?.description ?? ''} />
     </p>
     ${
       shownFields.length > 0 &&

@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { copyText } from '../../app/actions.js';
 import { mayChange, unsentFiles, workers } from '../../app/state.js';
-import { commandOf } from '../../lib/launch/form.js';
+import { makeCommand } from '../../lib/launch/form.js';
 import { sandboxGaps } from '../../lib/service/workers.js';
 import { changesBetween } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
@@ -351,7 +351,7 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
   const config = verdicts[index]?.valid?.config ?? fulls[index];
   const text = {
     yaml: () => (config ? toYaml(short ? changesBetween(defaults, config) : config) + sweepText(form) : ''),
-    command: () => requests.map((request) => commandOf(location.origin, request)).join('\n\n'),
+    command: () => requests.map((request) => makeCommand(location.origin, request)).join('\n\n'),
     link: () => location.href,
   }[tab]();
   return html`<details class="card result">

@@ -1,7 +1,7 @@
 /** The suites in the form: a list of named sections, and benchmarks that can be added. */
 import { html, useId } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { newSection, resolved } from '../../lib/launch/schema.js';
+import { newSection, resolveNode } from '../../lib/launch/schema.js';
 import { ListItem } from './list_field.js';
 import { OfferMenu } from './offer_menu.js';
 import { Errors, Reset, Sentence } from './row.js';
@@ -21,7 +21,7 @@ function freeName(stem, items) {
 export function SuitesField({ field, value, layer, label, FormField }) {
   const id = useId();
   const items = Array.isArray(value) ? value : [];
-  const node = resolved(layer.root, field.node.items);
+  const node = resolveNode(layer.root, field.node.items);
   const recipes = useGet('/suite-recipes').data?.items ?? [];
   const setItems = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
   const add = (/** @type {Record<string, any>} */ suite) =>

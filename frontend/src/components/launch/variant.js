@@ -1,7 +1,7 @@
 /** The variants of an experiment as cards, with their methods, changes, and formulas on request. */
 import { html, useState } from '../../dom.js';
 import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
-import { byFamily } from '../../lib/launch/offers.js';
+import { groupByFamily } from '../../lib/launch/offers.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { Formula } from '../shared/formula.js';
 import { ChangedKnobs } from './knobs.js';
@@ -139,7 +139,7 @@ function PresetSelect({ value, presets, index, onChange }) {
           ${value} (unknown)
         </option>`
       }
-      ${byFamily(presets).map(
+      ${groupByFamily(presets).map(
         ([family, members]) => html`<optgroup key=${family} label=${family}>
           ${members.map(
             ({ name, title }) => html`<option key=${name} value=${name} selected=${name === value}>

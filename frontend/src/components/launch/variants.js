@@ -1,6 +1,6 @@
 /** The variants of a launch as cards, and the assignment of errors to them. */
 import { html } from '../../dom.js';
-import { freeName, ownerOf, variantOfRecipe } from '../../lib/launch/form.js';
+import { freeName, findOwner, variantOfRecipe } from '../../lib/launch/form.js';
 import { SHARED } from './base_cards.js';
 import { AddVariant, VariantCard } from './variant.js';
 
@@ -84,7 +84,7 @@ function withFreeNames(variants, addedVariants) {
 export function findErrors(owner, verdicts, variants, base) {
   const ownedErrors = verdicts.flatMap(({ errors }, i) =>
     errors.filter(({ path }) => {
-      const layer = ownerOf(path, variants[i], base);
+      const layer = findOwner(path, variants[i], base);
       return owner === 'base'
         ? layer === 'base' || (layer === 'below' && SHARED.includes(path.split('.')[0]))
         : layer === 'variant' || (layer === 'below' && !SHARED.includes(path.split('.')[0]));

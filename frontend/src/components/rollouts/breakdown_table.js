@@ -1,6 +1,6 @@
 /** The terms of a change: categories of completions with their means, shares and contributions. */
 import { html } from '../../dom.js';
-import { kindOf } from '../../lib/metrics.js';
+import { findMetricKind } from '../../lib/metrics.js';
 import { FILTERS } from '../../lib/rollouts.js';
 import { formatCount, formatPercent, formatValue } from '../../lib/text/format.js';
 import { oneLine } from '../../lib/text/tokens.js';
@@ -63,7 +63,7 @@ export function BreakdownTable({ answer }) {
             <th scope="row"><${Label} row=${row} /></th>
             <td><${Bar} share=${row.total / largestTotal} /></td>
             <td class="number">${formatSigned(row.total)}</td>
-            <td class="breakdown-read"><${ExampleLinks} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
+            <td class="breakdown-read"><${ExampleLinks} run=${answer.run} row=${row} kind=${findMetricKind(answer.metric)} /></td>
             ${!isSum && html`<${Numbers} row=${row} />`}
           </tr>`,
         )}

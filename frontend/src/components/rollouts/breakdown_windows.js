@@ -1,6 +1,6 @@
 /** A metric's curve with the two compared windows of steps. Dragging over the curve moves the nearer window. */
 import { html, useRef, useState } from '../../dom.js';
-import { curveIn } from '../../lib/curve.js';
+import { makeCurve } from '../../lib/curve.js';
 import { formatValue } from '../../lib/text/format.js';
 import { redrawn } from '../../lib/breakdown.js';
 import { stepsText } from '../../lib/runs/verdicts.js';
@@ -22,7 +22,7 @@ export function Windows({ series, before, after, onset, onChange }) {
   const shownPair = draft ?? { before, after };
   const steps = series.steps;
   const [from, to] = [Math.min(steps[0], before.first), Math.max(steps[steps.length - 1], after.last, steps[0] + 1)];
-  const { low, high, x, path } = curveIn(series, { from, to, width: WIDTH, height: HEIGHT });
+  const { low, high, x, path } = makeCurve(series, { from, to, width: WIDTH, height: HEIGHT });
   const toStep = (/** @type {number} */ pixel, /** @type {SVGElement | null} */ svg) =>
     Math.max(from, Math.min(to, from + (pixel / (svg?.getBoundingClientRect().width || 1)) * (to - from)));
   const svg = useRef(/** @type {SVGElement | null} */ (null));

@@ -4,7 +4,7 @@ import { ApiError } from '../../data/api.js';
 import { isRight, isTruncated, otherFlags } from '../../lib/rollouts.js';
 import { formatCount, formatValue } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
-import { COLOURINGS, valuesOf } from '../../lib/text/tokens.js';
+import { COLOURINGS, readValues } from '../../lib/text/tokens.js';
 import { Task } from './task.js';
 import { LongText, useTokens } from './text.js';
 import { TokenText } from './tokens.js';
@@ -44,7 +44,8 @@ export function RolloutCard({ group, completion, index, colourBy, pinnedToken = 
   const [element, isNear] = useNear();
   const tokens = useTokens(completion.id, (isNear || pinnedToken !== null) && colourBy !== 'none');
   const label = `Completion ${index}`;
-  const shows = colourBy !== 'none' && tokens.data && tokens.data.tokens.length > 0 && valuesOf(tokens.data, colourBy);
+  const shows =
+    colourBy !== 'none' && tokens.data && tokens.data.tokens.length > 0 && readValues(tokens.data, colourBy);
   return html`<article class="card rollout" ref=${element} aria-label=${label} data-completion=${completion.id}>
     <header class="rollout-head">
       <span class="faint">#${index}</span>
@@ -89,7 +90,7 @@ export function RolloutCard({ group, completion, index, colourBy, pinnedToken = 
 function tokenNote({ data, error }, colourBy) {
   if (error && !(error instanceof ApiError && error.status === 404)) return `Tokens: ${error.message}`;
   if (data?.damage) return `Damaged: ${data.damage}`;
-  if (data?.note && !valuesOf(data, colourBy)) return `Not stored: ${data.note}`;
+  if (data?.note && !readValues(data, colourBy)) return `Not stored: ${data.note}`;
   return data || error ? `Not recorded: ${COLOURINGS[colourBy].label}` : 'Loading tokens…';
 }
 

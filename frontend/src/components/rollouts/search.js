@@ -5,7 +5,7 @@ import { useQuery } from '../../app/router.js';
 import { useKeys } from '../../app/keys.js';
 import { useGet } from '../../data/resource.js';
 import { choice, number, text } from '../../lib/url.js';
-import { pointedAt } from '../../lib/runs/query.js';
+import { markPosition } from '../../lib/runs/query.js';
 import { CommittedInput } from '../shared/committed_input.js';
 import { Menu } from '../shared/overlay.js';
 import { Select, Segments } from '../shared/marks.js';
@@ -220,7 +220,7 @@ function SearchField({ query, queryError, onChange }) {
     ${
       queryError &&
       html`<div class="query-error" role="alert">
-        <pre aria-hidden="true">${pointedAt(query, queryError.position ?? 0)}</pre>
+        <pre aria-hidden="true">${markPosition(query, queryError.position ?? 0)}</pre>
         ${queryError.message}
       </div>`
     }

@@ -1,7 +1,7 @@
 /** A policy's text, as text nodes only, with hidden characters as code points. This module also loads its tokens. */
 import { html, useEffect, useMemo, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
-import { startOf } from '../../lib/text/tokens.js';
+import { takeStart } from '../../lib/text/tokens.js';
 import { visiblePieces } from '../../lib/text/visible.js';
 import { formatBytes } from '../../lib/text/format.js';
 
@@ -61,7 +61,7 @@ export function Visible({ text }) {
  */
 export function LongText({ text, label, class: name = '' }) {
   const [all, setAll] = useState(false);
-  const shownText = all ? text : startOf(text, MAX_SHOWN);
+  const shownText = all ? text : takeStart(text, MAX_SHOWN);
   const content = useMemo(() => html`<${Visible} text=${shownText} />`, [shownText]);
   return html`<div class=${`model-text ${name}`} tabindex="0" role="group" aria-label=${label}>
     ${content}

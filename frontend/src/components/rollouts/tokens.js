@@ -2,16 +2,16 @@
 import { html, signal, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { copyText } from '../../app/actions.js';
 import {
-  chunksOf,
+  splitChunks,
   COLOURINGS,
   isSigned,
   levelClass,
-  levelOf,
+  findLevel,
   LEVELS,
   probabilityText,
   spelledToken,
-  valueAt,
-  valuesOf,
+  readValue,
+  readValues,
 } from '../../lib/text/tokens.js';
 import { formatValue } from '../../lib/text/format.js';
 import { Alternatives } from './alternatives.js';
@@ -45,8 +45,8 @@ const KEYS = {
 export function TokenText({ tokens, colourBy, index, pinnedToken, onPin }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const currentToken = useRef(-1);
-  const chunks = useMemo(() => chunksOf(tokens.tokens, MAX_SHOWN), [tokens]);
-  const values = useMemo(() => valuesOf(tokens, colourBy), [tokens, colourBy]);
+  const chunks = useMemo(() => splitChunks(tokens.tokens, MAX_SHOWN), [tokens]);
+  const values = useMemo(() => readValues(tokens, colourBy), [tokens, colourBy]);
   const [count, setCount] = useState(1);
   const last = tokens.tokens.length - 1;
   const element = (/** @type {number} */ token) => box.current?.querySelector(`[data-token="${token}"]`);
@@ -142,7 +142,7 @@ function Chunk({ tokens, values, colourBy, first, end }) {
           key=${i}
           token=${token}
           index=${first + i}
-          level=${levelOf(colourBy, valueAt(values, tokens.mask, first + i))}
+          level=${findLevel(colourBy, readValue(values, tokens.mask, first + i))}
           isObserved=${tokens.observed[first + i] === 1}
         />`,
       ),
@@ -174,7 +174,10 @@ const SIDES = new Map([
 function readTokenValues(tokens, index) {
   const names = Object.keys(tokens.arrays);
   const derivedNames = ['mismatch', ...('advantage' in tokens.arrays ? [] : ['advantage'])];
-  const derivedValues = derivedNames.map((name) => [name, valuesOf(tokens, /** @type {ColourName} */ (name))?.[index]]);
+  const derivedValues = derivedNames.map((name) => [
+    name,
+    readValues(tokens, /** @type {ColourName} */ (name))?.[index],
+  ]);
   return [...names.map((name) => [name, lookup(tokens.arrays, name)[index]]), ...derivedValues]
     .filter(([, value]) => value !== undefined)
     .map(([name, value]) => [
@@ -191,7 +194,7 @@ export function Readout() {
   const { tokens, at, index, pinned } = pointedToken.value;
   const isObserved = tokens.observed[at] === 1;
   const isMasked = isObserved || (tokens.mask && !tokens.mask[at]);
-  const logprob = valueAt(tokens.arrays.logprob, tokens.mask, at);
+  const logprob = readValue(tokens.arrays.logprob, tokens.mask, at);
   const copy = () =>
     copyText(
       [

@@ -1,8 +1,8 @@
 /** Two completions next to a diagnosis: from the last stored step before the onset, and from the first after it. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { exampleOf, isRight, passes } from '../../lib/rollouts.js';
-import { startOf } from '../../lib/text/tokens.js';
+import { findExample, isRight, passes } from '../../lib/rollouts.js';
+import { takeStart } from '../../lib/text/tokens.js';
 import { formatValue } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Visible } from '../rollouts/text.js';
@@ -43,7 +43,7 @@ export function BeforeAfter({ run, onset, example }) {
 function Excerpt({ title, run, kind, step, marks }) {
   const hasStep = step !== undefined && step >= 0;
   const groups = useGet(hasStep ? '/rollouts' : null, { run, step, kind, limit: GROUPS });
-  const example = exampleOf(groups.data?.items ?? [], marks);
+  const example = findExample(groups.data?.items ?? [], marks);
   const href = rolloutsAddress(run, { step, kind });
   return html`<section class="excerpt" aria-label=${title}>
     <header>
@@ -55,8 +55,8 @@ function Excerpt({ title, run, kind, step, marks }) {
     ${
       example
         ? html`
-          <div class="excerpt-prompt"><${Visible} text=${startOf(example.group.prompt, PROMPT_CHARACTERS)} /></div>
-          <div class="excerpt-text"><${Visible} text=${startOf(example.completion.text, TEXT_CHARACTERS)} /></div>
+          <div class="excerpt-prompt"><${Visible} text=${takeStart(example.group.prompt, PROMPT_CHARACTERS)} /></div>
+          <div class="excerpt-text"><${Visible} text=${takeStart(example.completion.text, TEXT_CHARACTERS)} /></div>
         `
         : html`<p class="faint">${step === -1 || groups.data || groups.error ? 'No completion is stored.' : 'Loading…'}</p>`
     }

@@ -2,7 +2,7 @@
 import { html, useRef } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
-import { arranged, storyOf } from '../../lib/runs/story.js';
+import { arrangeCauses, tellStory } from '../../lib/runs/story.js';
 import { breakdownAddress } from '../../lib/breakdown.js';
 import { changedFields } from '../../lib/trials.js';
 import { formatPercent, formatValue } from '../../lib/text/format.js';
@@ -68,7 +68,7 @@ function DiagnosisReport({ run, diagnosis, evidence, trials }) {
           <${LikelyCause} run=${run} causes=${causes} evidence=${evidence} />
           <${Next} run=${run} diagnosis=${diagnosis} evidence=${evidence} trials=${trials.data?.items ?? []} />
         </div>`
-        : html`<p>${storyOf(diagnosis, run).join(' ')}</p>`
+        : html`<p>${tellStory(diagnosis, run).join(' ')}</p>`
     }
     ${isIll && onset && example && html`<${BeforeAfter} run=${run.id} onset=${onset} example=${example} />`}
     <${Warnings} warnings=${warnings} />
@@ -95,7 +95,7 @@ function WhatHappened({ run, diagnosis }) {
   const series = useGlance(run.id, goal);
   return html`<section>
     <h3>What happened</h3>
-    ${storyOf(diagnosis, run).map((sentence) => html`<p key=${sentence}>${sentence}</p>`)}
+    ${tellStory(diagnosis, run).map((sentence) => html`<p key=${sentence}>${sentence}</p>`)}
     ${
       goal &&
       html`<figure class="diagnosis-goal">
@@ -111,7 +111,7 @@ function WhatHappened({ run, diagnosis }) {
 
 /** @param {{run: Api.RunItem, causes: Api.CauseItem[], evidence: Api.EvidenceItem[]}} props */
 function LikelyCause({ run, causes, evidence }) {
-  const { rootCauses, consequences } = arranged(causes);
+  const { rootCauses, consequences } = arrangeCauses(causes);
   const titles = new Map(causes.map((cause) => [cause.cause, cause.title]));
   return html`<section>
     <h3>Likely cause</h3>
@@ -151,7 +151,7 @@ function LikelyCause({ run, causes, evidence }) {
 
 /** @param {Report & {trials: Api.TrialItem[]}} props */
 function Next({ run, diagnosis, evidence, trials }) {
-  const { rootCauses, remedied, knobs } = arranged(diagnosis.causes);
+  const { rootCauses, remedied, knobs } = arrangeCauses(diagnosis.causes);
   const confirmedArm = trials.flatMap((trial) =>
     trial.verdict.arms.filter(isConfirmed).map((arm) => ({ trial, arm })),
   )[0];

@@ -5,7 +5,7 @@ import { renameRun } from '../../app/actions.js';
 import { runLook, sayError, status } from '../../app/state.js';
 import { experimentAddress } from '../../lib/runs/addresses.js';
 import { address } from '../../lib/url.js';
-import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
+import { listMoves, reasonText, secondsLeft } from '../../lib/runs/moves.js';
 import { formatCount, formatDuration } from '../../lib/text/format.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, isSilent, originTitle } from '../../lib/runs/origin.js';
@@ -207,7 +207,7 @@ function Moves({ run, onChange }) {
       : 'The run stops. You can resume it later.';
   return html`<div class="toolbar">
     <${ForOperator}>
-      ${movesOf(run).map(
+      ${listMoves(run).map(
         ({ move, label }) => html`<button
           type="button"
           class=${move === 'stop' ? 'button button-danger' : 'button'}

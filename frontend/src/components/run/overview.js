@@ -5,12 +5,12 @@ import { useHistory } from '../../data/run_events.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { catalog, runLook } from '../../app/state.js';
 import { chosenSections } from '../../lib/metric_choice.js';
-import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
+import { KEY_METRICS, groupBySection, filterMetrics } from '../../lib/metrics.js';
 import { costText } from '../../lib/service/queue.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, originTitle } from '../../lib/runs/origin.js';
-import { marksOf } from '../../lib/runs/marks.js';
-import { onsetsOf } from '../../lib/runs/verdicts.js';
+import { makeMarks } from '../../lib/runs/marks.js';
+import { listOnsets } from '../../lib/runs/verdicts.js';
 import { SandboxLayers } from '../shared/marks.js';
 import { formatDuration, formatPercent, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
 import { CurveToolbar, MetricSearch } from '../curves/controls.js';
@@ -46,8 +46,8 @@ function describeRun(run, events) {
     runs: [run.id],
     looks: new Map([[run.id, runLook(run)]]),
     names: new Map([[run.id, run.name]]),
-    marks: marksOf(events),
-    onsets: onsetsOf([run]),
+    marks: makeMarks(events),
+    onsets: listOnsets([run]),
   };
 }
 
@@ -308,7 +308,7 @@ export function Charts({ run, view, change }) {
     return run.finished_at
       ? html`<${Empty} title="No data">This run ended before it recorded a metric.<//>`
       : html`<${Empty} title="No data yet">Metrics appear after the first step.<//>`;
-  const sections = view.q ? bySection(matching(all, view.q)) : chosenSections(all, view.metrics);
+  const sections = view.q ? groupBySection(filterMetrics(all, view.q)) : chosenSections(all, view.metrics);
   const metrics = sections.flatMap((section) => section.metrics);
   const tree = { available: all, chosenNames: view.metrics, query: view.q, change };
   return html`

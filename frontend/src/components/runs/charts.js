@@ -1,9 +1,9 @@
 /** The curves next to the table of runs. */
 import { html } from '../../dom.js';
 import { groupLooks } from '../../app/state.js';
-import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
-import { isEvaluation, metricsOf } from '../../lib/runs/fields.js';
-import { bandOf, groupsOf, namesOf } from '../../lib/runs/groups.js';
+import { KEY_METRICS, groupBySection, filterMetrics } from '../../lib/metrics.js';
+import { isEvaluation, listMetrics } from '../../lib/runs/fields.js';
+import { chooseBand, makeGroups, makeRunNames } from '../../lib/runs/groups.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { CurveToolbar, MetricSearch } from '../curves/controls.js';
 import { Icon } from '../shared/icons.js';
@@ -25,7 +25,7 @@ const meanKey = (group) => (group === 'status' ? '' : group.replace(/^config:/, 
  * @param {string[]} available @param {{metrics: string, all: boolean}} view
  */
 function chosenMetrics(available, { metrics, all }) {
-  if (metrics) return matching(available, metrics);
+  if (metrics) return filterMetrics(available, metrics);
   if (all) return available;
   const keys = KEY_METRICS.filter((metric) => available.includes(metric));
   return keys.length ? keys : KEY_METRICS.slice(0, 4);
@@ -39,12 +39,12 @@ function chosenMetrics(available, { metrics, all }) {
  */
 export function RunsCharts({ view, change, runs, unlisted, shownIds, looks, names, compare }) {
   const drawnRuns = [...runs.items, ...unlisted.runs].filter(({ id }) => looks.has(id));
-  const available = metricsOf(drawnRuns);
+  const available = listMetrics(drawnRuns);
   const metrics = chosenMetrics(available, view);
   const { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order } = view;
   const groupBy = meanKey(view.group);
-  const groups = groupBy ? groupsOf(drawnRuns, groupBy) : [];
-  const means = { groupBy, band: groupBy ? bandOf('auto', groups) : '' };
+  const groups = groupBy ? makeGroups(drawnRuns, groupBy) : [];
+  const means = { groupBy, band: groupBy ? chooseBand('auto', groups) : '' };
   const curves = { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order, ...means };
   if (runs.loaded && !runs.items.length && !shownIds.length) return null;
   return html`<section class="runs-charts" aria-label="Curves">
@@ -82,8 +82,8 @@ export function RunsCharts({ view, change, runs, unlisted, shownIds, looks, name
           view=${curves}
           change=${change}
           looks=${groupBy ? groupLooks(groups) : looks}
-          names=${groupBy ? namesOf(groups) : names}
-          sections=${view.all || view.metrics ? bySection(metrics) : null}
+          names=${groupBy ? makeRunNames(groups) : names}
+          sections=${view.all || view.metrics ? groupBySection(metrics) : null}
           enlargedMetric=${view.panel}
         />`
     }

@@ -1,7 +1,7 @@
 /** Columns of the table of runs. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { lookup } from '../../lib/lookup.js';
-import { fieldOf, isEvaluation } from '../../lib/runs/fields.js';
+import { makeRunField, isEvaluation } from '../../lib/runs/fields.js';
 import { formatCount } from '../../lib/text/format.js';
 import { renameRun } from '../../app/actions.js';
 import { Icon } from '../shared/icons.js';
@@ -147,7 +147,7 @@ function Steps({ run }) {
 
 /** @param {string} key @param {Table} table @returns {Column} */
 function fieldColumn(key, table) {
-  const field = fieldOf(key);
+  const field = makeRunField(key);
   return {
     key,
     width:

@@ -1,7 +1,7 @@
 /** The search field of the list of runs, which accepts a query, completes it and marks its errors. */
 import { html, useEffect, useId, useLayoutEffect, useRef, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
-import { completed, completionAt, pointedAt } from '../../lib/runs/query.js';
+import { applyCompletion, findCompletion, markPosition } from '../../lib/runs/query.js';
 import { Icon } from '../shared/icons.js';
 import { lookup } from '../../lib/lookup.js';
 
@@ -46,7 +46,7 @@ export function QueryField({ value, onChange, input, error }) {
   }, [typedQuery]);
 
   const updateCompletion = (/** @type {string} */ text, /** @type {number} */ position) => {
-    setCompletion(completionAt(text, position, fields));
+    setCompletion(findCompletion(text, position, fields));
     setActive(-1);
   };
   useEffect(() => {
@@ -57,7 +57,7 @@ export function QueryField({ value, onChange, input, error }) {
   }, [fields]);
   const close = () => setCompletion(NO_COMPLETION);
   const choose = (/** @type {number} */ index) => {
-    const next = completed(typedQuery, completion, completion.options[index]);
+    const next = applyCompletion(typedQuery, completion, completion.options[index]);
     caret.current = next.caret;
     setTypedQuery(next.text);
     updateCompletion(next.text, next.caret);
@@ -133,7 +133,7 @@ export function QueryField({ value, onChange, input, error }) {
     ${
       queryError &&
       html`<div class="query-error" role="alert">
-        <pre aria-hidden="true">${pointedAt(value, queryError.position ?? 0)}</pre>
+        <pre aria-hidden="true">${markPosition(value, queryError.position ?? 0)}</pre>
         ${queryError.message}
       </div>`
     }

@@ -1,8 +1,8 @@
 /** The controls around the table of runs: filters above it, columns and file below. */
 import { html, useState } from '../../dom.js';
 import { csv } from '../../lib/text/csv.js';
-import { fieldOf, possibleFields } from '../../lib/runs/fields.js';
-import { matching } from '../../lib/metrics.js';
+import { makeRunField, possibleFields } from '../../lib/runs/fields.js';
+import { filterMetrics } from '../../lib/metrics.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { VERDICT_NAMES, verdictTitle } from '../../lib/runs/verdicts.js';
 import { spread } from '../../lib/runs/stats.js';
@@ -106,7 +106,7 @@ export function RunFilters({ view, change, runs, filter, search, statuses, usual
 export function TableTools({ view, change, runs, defaults }) {
   const groups = ['', 'variant', 'experiment', 'status', ...possibleFields(runs.items).config];
   const groupTitle = (/** @type {string} */ key) =>
-    key === '' ? 'none' : ['variant', 'status'].includes(key) ? key : fieldOf(key).title;
+    key === '' ? 'none' : ['variant', 'status'].includes(key) ? key : makeRunField(key).title;
   const save = () => download(tableAsCsv(runs.items, view.columns), 'runs.csv');
   return html`<div class="runs-tools toolbar toolbar-tight">
     <span class="faint">
@@ -162,7 +162,7 @@ function tableAsCsv(runs, fields) {
   const runFields = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
   return csv(
     [...runFields, ...fields],
-    runs.map((run) => [...runFields.map((name) => run[name]), ...fields.map((key) => fieldOf(key).of(run))]),
+    runs.map((run) => [...runFields.map((name) => run[name]), ...fields.map((key) => makeRunField(key).of(run))]),
   );
 }
 
@@ -185,7 +185,7 @@ function ColumnChooser({ view, change, runs, defaults }) {
     });
   const kinds = /** @type {(keyof Possible)[]} */ (Object.keys(possible));
   const sections = kinds
-    .map((kind) => ({ kind, keys: matching(possible[kind], search) }))
+    .map((kind) => ({ kind, keys: filterMetrics(possible[kind], search) }))
     .filter(({ keys }) => keys.length);
   const addConfig =
     !possible.config.length &&
@@ -227,7 +227,7 @@ function ColumnChooser({ view, change, runs, defaults }) {
  */
 export function GroupRow({ group: { name, rows }, fields }) {
   const numbers = fields
-    .map(fieldOf)
+    .map(makeRunField)
     .filter(({ number }) => number)
     .map(({ title, of }) => {
       const { n, mean, std } = spread(rows.map(of).filter((value) => typeof value === 'number'));

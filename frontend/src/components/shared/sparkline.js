@@ -1,6 +1,6 @@
 /** A curve without axes in the colour of its surroundings, where a band and a line mark steps. */
 import { html } from '../../dom.js';
-import { curveIn } from '../../lib/curve.js';
+import { makeCurve } from '../../lib/curve.js';
 
 const WIDTH = 200;
 const HEIGHT = 40;
@@ -12,7 +12,7 @@ const HEIGHT = 40;
  */
 export function Sparkline({ series, band, markedStep, label }) {
   const steps = series?.steps ?? [];
-  const { x, path } = curveIn(
+  const { x, path } = makeCurve(
     { steps, values: series?.values ?? [] },
     { from: steps[0] ?? 0, to: steps[steps.length - 1] ?? 1, width: WIDTH, height: HEIGHT },
   );

@@ -7,7 +7,7 @@
  * @param {Offer[]} offers
  * @param {string} text
  */
-export function matching(offers, text) {
+export function filterOffers(offers, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const has = (/** @type {string[]} */ parts) => words.every((word) => parts.join(' ').toLowerCase().includes(word));
   const nameMatches = offers.filter(({ name, title }) => has([name, title]));
@@ -24,7 +24,7 @@ export function matching(offers, text) {
  * @param {Offer[]} offers
  * @returns {[string, Offer[]][]}
  */
-export function byFamily(offers) {
+export function groupByFamily(offers) {
   const families = new Map();
   for (const offer of offers) families.set(offer.family ?? '', [...(families.get(offer.family ?? '') ?? []), offer]);
   return [...families];

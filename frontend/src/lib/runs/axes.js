@@ -1,5 +1,5 @@
 /** Axes over config fields and metrics of runs, for parallel coordinates and scatter plots. Pure. */
-import { fieldOf, metricsOf } from './fields.js';
+import { makeRunField, listMetrics } from './fields.js';
 import { fieldsThatDiffer } from './grouping.js';
 import { formatValue } from '../text/format.js';
 import { lookup } from '../lookup.js';
@@ -24,7 +24,7 @@ const MAX_FIELDS = 6;
  */
 export const possibleAxes = (runs) => [
   ...fieldsThatDiffer(runs).map((path) => `config:${path}`),
-  ...metricsOf(runs).flatMap((metric) => [
+  ...listMetrics(runs).flatMap((metric) => [
     metric,
     ...(runs.some(({ summary }) => lookup(summary?.best, metric)) ? [`best:${metric}`] : []),
   ]),
@@ -37,20 +37,20 @@ export const usualAxes = (possible) => [
 ];
 
 /** @param {string} key @param {Api.RunItem[]} runs @returns {Axis} */
-export function axisOf(key, runs) {
-  const field = fieldOf(key);
+export function makeAxis(key, runs) {
+  const field = makeRunField(key);
   const values = runs.map(field.of).filter((value) => value !== undefined && value !== null);
   const isNumeric = field.number || (values.length > 0 && values.every((value) => typeof value === 'number'));
   /** @type {Scale} */
   const scale = isNumeric ? numbers(values.filter(Number.isFinite)) : categories(runs.map(field.text));
-  const of = isNumeric ? field.of : field.text;
+  const readValue = isNumeric ? field.of : field.text;
   const isMissing = (/** @type {Api.RunItem} */ run) =>
     isNumeric ? !Number.isFinite(field.of(run)) : (field.of(run) ?? null) === null;
   return {
     key,
     title: field.title + (scale.isLog ? ' (log)' : ''),
     text: field.text,
-    positionOf: (run) => (isMissing(run) ? NO_VALUE : scale.positionOf(of(run))),
+    positionOf: (run) => (isMissing(run) ? NO_VALUE : scale.positionOf(readValue(run))),
     ticks: runs.some(isMissing) ? [...scale.ticks, { at: NO_VALUE, text: 'none' }] : scale.ticks,
   };
 }
@@ -59,31 +59,31 @@ export function axisOf(key, runs) {
 function numbers(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const isLog = low > 0 && high / low >= LOG_FROM;
-  const to = isLog ? Math.log : (/** @type {number} */ value) => value;
+  const transform = isLog ? Math.log : (/** @type {number} */ value) => value;
   const back = isLog ? Math.exp : (/** @type {number} */ value) => value;
-  const [from, span] = [to(low), to(high) - to(low)];
-  const positionOf = (/** @type {number} */ value) => (span ? (to(value) - from) / span : 0.5);
-  const at = span ? [0, 0.25, 0.5, 0.75, 1] : [0.5];
+  const [from, span] = [transform(low), transform(high) - transform(low)];
+  const positionOf = (/** @type {number} */ value) => (span ? (transform(value) - from) / span : 0.5);
+  const shares = span ? [0, 0.25, 0.5, 0.75, 1] : [0.5];
   const distinct = [...new Set(values)];
-  const shown = distinct.length <= at.length ? distinct : at.map((share) => back(from + share * span));
-  const ticks = values.length ? shown.map((value) => ({ at: positionOf(value), text: formatValue(value) })) : [];
+  const shownValues = distinct.length <= shares.length ? distinct : shares.map((share) => back(from + share * span));
+  const ticks = values.length ? shownValues.map((value) => ({ at: positionOf(value), text: formatValue(value) })) : [];
   return { isLog, positionOf, ticks };
 }
 
 /** Returns a scale of texts in alphabetical order. If there are many, only some have labels. @param {string[]} texts */
 function categories(texts) {
-  const sorted = [...new Set(texts.filter((text) => text !== '–'))].sort((a, b) =>
+  const sortedTexts = [...new Set(texts.filter((text) => text !== '–'))].sort((a, b) =>
     a.localeCompare(b, 'en', { numeric: true }),
   );
   const positionOf = (/** @type {string} */ text) =>
-    sorted.length > 1 ? sorted.indexOf(text) / (sorted.length - 1) : 0.5;
-  const every = Math.ceil(sorted.length / MAX_TICKS);
-  const ticks = sorted.filter((_, i) => i % every === 0).map((text) => ({ at: positionOf(text), text }));
+    sortedTexts.length > 1 ? sortedTexts.indexOf(text) / (sortedTexts.length - 1) : 0.5;
+  const every = Math.ceil(sortedTexts.length / MAX_TICKS);
+  const ticks = sortedTexts.filter((_, i) => i % every === 0).map((text) => ({ at: positionOf(text), text }));
   return { isLog: false, positionOf, ticks };
 }
 
 /** Returns the runs inside all brushes. @param {Api.RunItem[]} runs @param {Axis[]} axes @param {Brushes} brushes */
-export const brushed = (runs, axes, brushes) =>
+export const filterBrushed = (runs, axes, brushes) =>
   runs.filter((run) =>
     axes.every(({ key, positionOf }) => {
       const range = lookup(brushes, key);

@@ -61,10 +61,10 @@ function secondsTaken({ started_at: from, finished_at: to, status }) {
  *   older than the run's last step
  * @returns {RunField}
  */
-export function fieldOf(key) {
-  const plain = lookup(PLAIN, key);
-  if (plain) {
-    const { title, of, show = (/** @type {any} */ value) => value || '–', sort, number = false } = plain;
+export function makeRunField(key) {
+  const plainField = lookup(PLAIN, key);
+  if (plainField) {
+    const { title, of, show = (/** @type {any} */ value) => value || '–', sort, number = false } = plainField;
     return { key, title, number, sort, of, text: (run) => show(of(run)) };
   }
   if (key.startsWith('config:')) return configField(key);
@@ -77,24 +77,24 @@ const SORTABLE_PATH = /^[\w-]+(\.[\w-]+){0,9}$/;
 /** @param {string} key @returns {RunField} */
 function configField(key) {
   const path = key.slice('config:'.length);
-  const of = (/** @type {Run} */ run) => (run.config ? lookup(flatten(run.config), path) : undefined);
+  const readValue = (/** @type {Run} */ run) => (run.config ? lookup(flatten(run.config), path) : undefined);
   const sort = SORTABLE_PATH.test(path) ? `config.${path}` : undefined;
-  return { key, title: path, number: false, sort, of, text: (run) => formatField(of(run)) };
+  return { key, title: path, number: false, sort, of: readValue, text: (run) => formatField(readValue(run)) };
 }
 
 /** @param {string} key @returns {RunField} */
 function metricField(key) {
   const isBest = key.startsWith('best:');
   const metric = isBest ? key.slice('best:'.length) : key;
-  const of = (/** @type {Run} */ { summary }) =>
+  const readValue = (/** @type {Run} */ { summary }) =>
     isBest ? lookup(summary?.best, metric)?.value : lookup(summary?.last, metric);
   return {
     key,
     title: isBest ? `best ${short(metric)}` : short(metric),
     number: true,
     sort: isBest ? undefined : `summary.${metric}`,
-    of,
-    text: (run) => formatValue(of(run)),
+    of: readValue,
+    text: (run) => formatValue(readValue(run)),
     age: isBest ? undefined : ({ summary }) => lookup(summary?.older, metric),
   };
 }
@@ -113,8 +113,8 @@ const short = (/** @type {string} */ metric) => lookup(SHORT, metric) ?? metric;
  * @returns {{plain: string[], last: string[], best: string[], config: string[]}}
  */
 export function possibleFields(runs) {
-  const union = (/** @type {(run: Run) => object | null | undefined} */ of) =>
-    [...new Set(runs.flatMap((run) => Object.keys(of(run) ?? {})))].sort();
+  const union = (/** @type {(run: Run) => object | null | undefined} */ readObject) =>
+    [...new Set(runs.flatMap((run) => Object.keys(readObject(run) ?? {})))].sort();
   return {
     plain: Object.keys(PLAIN).filter((key) => key !== 'experiment'),
     last: union((run) => run.summary?.last),
@@ -125,18 +125,18 @@ export function possibleFields(runs) {
 
 /** Returns the name of a run in charts. @param {Pick<Run, 'name' | 'variant' | 'seed'>} run */
 export function runTitle({ name, variant, seed }) {
-  const ending = seed === null || seed === undefined ? '' : ` s${seed}`;
-  return `${name}${variant ? ` · ${variant}` : ''}${ending}`;
+  const seedText = seed === null || seed === undefined ? '' : ` s${seed}`;
+  return `${name}${variant ? ` · ${variant}` : ''}${seedText}`;
 }
 
 /** Returns whether a run only evaluates a policy without training. @param {{steps: number}} run */
 export const isEvaluation = ({ steps }) => steps === 0;
 
 /** Returns the metrics recorded by any of these runs. @param {Run[]} runs @returns {string[]} */
-export const metricsOf = (runs) => [...new Set(runs.flatMap((run) => Object.keys(run.summary?.last ?? {})))].sort();
+export const listMetrics = (runs) => [...new Set(runs.flatMap((run) => Object.keys(run.summary?.last ?? {})))].sort();
 
 /**
  * Returns the distinct values of these runs, sorted.
- * @param {Run[]} runs @param {(run: Run) => string | string[]} of @returns {string[]}
+ * @param {Run[]} runs @param {(run: Run) => string | string[]} readValue @returns {string[]}
  */
-export const distinct = (runs, of) => [...new Set(runs.flatMap(of).filter(Boolean))].sort();
+export const distinct = (runs, readValue) => [...new Set(runs.flatMap(readValue).filter(Boolean))].sort();

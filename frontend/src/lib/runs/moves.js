@@ -23,7 +23,7 @@ const MOVES = {
  * @param {{status: string, requested_action?: string, origin?: string, writer?: string | null, seen_at?: string | null}} run
  * @returns {{move: Move, label: string}[]}
  */
-export function movesOf(run) {
+export function listMoves(run) {
   const { status } = run;
   if (isArchived(run)) return [];
   if (isForeign(run) && !(isPushed(run) && status === 'running')) return [];

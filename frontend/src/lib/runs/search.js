@@ -12,18 +12,18 @@ export function bestLine(trials, { width, height, edge }) {
   if (!values.length) return { dots: [], line: '', low: null, high: null };
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const span = high - low || 1;
-  const x = (/** @type {number} */ index) => edge + (index / Math.max(1, trials.length - 1)) * (width - 2 * edge);
-  const y = (/** @type {number} */ value) => height - edge - ((value - low) / span) * (height - 2 * edge);
+  const toX = (/** @type {number} */ index) => edge + (index / Math.max(1, trials.length - 1)) * (width - 2 * edge);
+  const toY = (/** @type {number} */ value) => height - edge - ((value - low) / span) * (height - 2 * edge);
   const dots = trials.flatMap((trial, index) =>
-    trial.value === null ? [] : [{ x: x(index), y: y(trial.value), trial }],
+    trial.value === null ? [] : [{ x: toX(index), y: toY(trial.value), trial }],
   );
   const line = trials
     .map(({ best }, index) => ({ best, index }))
     .filter(({ best }) => best !== null)
     .map(({ best, index }, i) =>
       i
-        ? `H${x(index).toFixed(1)}V${y(Number(best)).toFixed(1)}`
-        : `M${x(index).toFixed(1)},${y(Number(best)).toFixed(1)}`,
+        ? `H${toX(index).toFixed(1)}V${toY(Number(best)).toFixed(1)}`
+        : `M${toX(index).toFixed(1)},${toY(Number(best)).toFixed(1)}`,
     )
     .join('');
   return { dots, line, low, high };

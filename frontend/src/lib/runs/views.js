@@ -22,7 +22,7 @@ export function addressOfView(view) {
  */
 export function viewOfComparison(search, names, { query, experiment, runs }) {
   const parameters = Object.fromEntries([...new URLSearchParams(search)].filter(([name]) => names.includes(name)));
-  const { runs: named, query: _, ...settings } = parameters;
-  const chosen = experiment ? { experiment } : { runs: named || list().write(runs) };
-  return { page: /** @type {const} */ ('compare'), query, settings: { ...settings, ...(query ? {} : chosen) } };
+  const { runs: runIds, query: _, ...settings } = parameters;
+  const comparison = experiment ? { experiment } : { runs: runIds || list().write(runs) };
+  return { page: /** @type {const} */ ('compare'), query, settings: { ...settings, ...(query ? {} : comparison) } };
 }

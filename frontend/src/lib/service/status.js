@@ -21,7 +21,7 @@ export function troubles(status) {
   if (!status) return [];
   return PARTS.filter((part) => status[part] && status[part].state !== 'ok').map((part) => ({
     part,
-    text: [sentence(status[part]), WAITS[part], part === 'database' && unwritten(status.waiting)]
+    text: [sentence(status[part]), WAITS[part], part === 'database' && describeUnwritten(status.waiting)]
       .filter(Boolean)
       .join(' '),
   }));
@@ -39,9 +39,9 @@ export function waitingText(status, run) {
   return `waiting for the database since ${clock(note.since)}: ${steps}; ${effect}`;
 }
 
-function unwritten(/** @type {Api.UnwrittenSteps[]} */ waiting) {
-  const steps = waiting.reduce((sum, note) => sum + note.steps, 0);
-  return steps ? `${plural(waiting.length, 'run')} with ${plural(steps, 'step')} not yet stored.` : '';
+function describeUnwritten(/** @type {Api.UnwrittenSteps[]} */ waitingSteps) {
+  const steps = waitingSteps.reduce((sum, note) => sum + note.steps, 0);
+  return steps ? `${plural(waitingSteps.length, 'run')} with ${plural(steps, 'step')} not yet stored.` : '';
 }
 
 const sentence = (/** @type {Api.ServicePart} */ { state, detail, since }) =>

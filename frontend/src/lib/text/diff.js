@@ -11,20 +11,33 @@ const words = (text) => text.split(/(\s+)/).filter(Boolean);
 /**
  * Returns the parts of two texts in order: `same` and `old` form the first text, `same` and `new` the second. Returns
  * null if they differ in more than `maxChanges` words.
- * @param {string} before @param {string} after @param {number} [maxChanges]
+ * @param {string} oldText @param {string} newText @param {number} [maxChanges]
  * @returns {Part[] | null}
  */
-export function wordDiff(before, after, maxChanges = MAX_CHANGES) {
-  const [a, b] = [words(before), words(after)];
+export function wordDiff(oldText, newText, maxChanges = MAX_CHANGES) {
+  const [oldWords, newWords] = [words(oldText), words(newText)];
   let start = 0;
-  while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
+  while (start < oldWords.length && start < newWords.length && oldWords[start] === newWords[start]) start += 1;
   let end = 0;
-  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
-  const middle = changes(a.slice(start, a.length - end), b.slice(start, b.length - end), maxChanges);
+  while (
+    end < oldWords.length - start &&
+    end < newWords.length - start &&
+    oldWords[oldWords.length - 1 - end] === newWords[newWords.length - 1 - end]
+  )
+    end += 1;
+  const middle = changes(
+    oldWords.slice(start, oldWords.length - end),
+    newWords.slice(start, newWords.length - end),
+    maxChanges,
+  );
   if (!middle) return null;
-  const unchanged = (/** @type {string[]} */ texts) =>
+  const markUnchanged = (/** @type {string[]} */ texts) =>
     texts.map((text) => /** @type {Part} */ ({ kind: 'same', text }));
-  return joined([...unchanged(a.slice(0, start)), ...middle, ...unchanged(a.slice(a.length - end))]);
+  return joinParts([
+    ...markUnchanged(oldWords.slice(0, start)),
+    ...middle,
+    ...markUnchanged(oldWords.slice(oldWords.length - end)),
+  ]);
 }
 
 /** @param {string[]} a @param {string[]} b @param {number} maxChanges @returns {Part[] | null} */
@@ -73,13 +86,13 @@ function backwards(trace, a, b) {
 }
 
 /** Returns the parts with neighbours of the same kind joined. @param {Part[]} parts @returns {Part[]} */
-function joined(parts) {
+function joinParts(parts) {
   /** @type {Part[]} */
-  const merged = [];
+  const mergedParts = [];
   for (const { kind, text } of parts) {
-    const last = merged[merged.length - 1];
+    const last = mergedParts[mergedParts.length - 1];
     if (last?.kind === kind) last.text += text;
-    else merged.push({ kind, text });
+    else mergedParts.push({ kind, text });
   }
-  return merged;
+  return mergedParts;
 }

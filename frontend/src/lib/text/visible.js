@@ -32,15 +32,15 @@ export const codePoint = (character) =>
  * @returns {Piece[]}
  */
 export function visiblePieces(text) {
-  const pieces = [];
+  const segments = [];
   let from = 0;
   for (const match of text.matchAll(HIDDEN)) {
-    if (match.index > from) pieces.push({ text: text.slice(from, match.index), isCode: false });
-    pieces.push({ text: codePoint(match[0]), isCode: true });
+    if (match.index > from) segments.push({ text: text.slice(from, match.index), isCode: false });
+    segments.push({ text: codePoint(match[0]), isCode: true });
     from = match.index + match[0].length;
   }
-  if (from < text.length) pieces.push({ text: text.slice(from), isCode: false });
-  return pieces;
+  if (from < text.length) segments.push({ text: text.slice(from), isCode: false });
+  return segments;
 }
 
 /** Returns the visible text as one string, with hidden characters as `‹U+200B›`. @param {string} text */

@@ -52,8 +52,8 @@ function number(/** @type {number} */ value) {
 const text = (/** @type {string} */ value) =>
   PLAIN.test(value) && !RESERVED.test(value)
     ? value
-    : JSON.stringify(value).replace(/[\u007f-\u009f\u2028\u2029\ud800-\udfff\ufeff]/g, escaped);
+    : JSON.stringify(value).replace(/[\u007f-\u009f\u2028\u2029\ud800-\udfff\ufeff]/g, escapeUnit);
 
 /** Returns a UTF-16 unit unchanged if it is part of a surrogate pair. JSON has already escaped lone halves. */
-const escaped = (/** @type {string} */ unit) =>
+const escapeUnit = (/** @type {string} */ unit) =>
   /[\ud800-\udfff]/.test(unit) ? unit : `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
