@@ -38,7 +38,10 @@ test('completions fit the place in the query', () => {
 test('a completion takes the place of what is typed', () => {
   const text = 'sta and tag = new';
   const completion = findCompletion(text, 3, FIELDS);
-  assert.deepEqual(applyCompletion(text, completion, completion.options[0]), { text: 'status and tag = new', caret: 6 });
+  assert.deepEqual(applyCompletion(text, completion, completion.options[0]), {
+    text: 'status and tag = new',
+    caret: 6,
+  });
 });
 
 test('a caret stands below the place of an error', () => {
