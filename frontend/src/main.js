@@ -25,7 +25,7 @@
  *   of app/state.js.
  * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) automatically.
  * - Shared components: components/shared/; numbers and times: lib/text/format.js;
- *   colours of runs: `relatedLooks(groups)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.
+ *   colours of runs: `makeRelatedLooks(groups)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.
  */
 import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
 import { currentAddress, followLinks, navigate } from './app/router.js';

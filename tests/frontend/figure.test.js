@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { makeBandOutline, isolatedSizes, isOutside, makePath } from '../../frontend/src/charts/figure.js';
+import { makeBandOutline, findIsolatedSizes, isOutside, makePath } from '../../frontend/src/charts/figure.js';
 import { only } from './assertions.js';
 import { figure, series } from './series.js';
 
@@ -34,7 +34,7 @@ test('each kind of non-finite value has its own mark', () => {
 });
 
 test('a lone point between gaps is visible', () => {
-  assert.deepEqual(isolatedSizes([1, null, 2, null, 3, 4]), [5, 0, 5, 0, 0, 0]);
+  assert.deepEqual(findIsolatedSizes([1, null, 2, null, 3, 4]), [5, 0, 5, 0, 0, 0]);
 });
 
 test('a band stops where one seed is left', () => {

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { chooseBand, fairShare, makeGroups, makeRunTitles } from '../../frontend/src/lib/runs/groups.js';
+import { chooseBand, takeFairShare, makeGroups, makeRunTitles } from '../../frontend/src/lib/runs/groups.js';
 import { makeMarks } from '../../frontend/src/lib/runs/marks.js';
 
 const run = (id, experiment, { lr = 0.1, seed = 0, step = null } = {}) => ({
@@ -82,7 +82,7 @@ test('forks and configs tell groups apart together', () => {
 
 test('what can be drawn is shared fairly among groups', () => {
   const groups = [{ runs: [{ id: 'a' }, { id: 'b' }, { id: 'c' }] }, { runs: [{ id: 'x' }] }];
-  assert.deepEqual(fairShare(groups, 3), ['a', 'x', 'b']);
+  assert.deepEqual(takeFairShare(groups, 3), ['a', 'x', 'b']);
 });
 
 test('an interval is drawn by itself only where there are ten seeds', () => {

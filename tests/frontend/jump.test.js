@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { findBest, sortSections, runQuery, score } from '../../frontend/src/lib/jump.js';
+import { findBest, sortSections, runQuery, scoreName } from '../../frontend/src/lib/jump.js';
 
 const place = (name) => ({ key: name, name });
 
@@ -10,8 +10,8 @@ test('exact, prefix and word matches come before other matches', () => {
     findBest(names.map(place), 'LR', 9).map(({ name }) => name),
     ['lr', 'lr-sweep', 'optimizer.lr', 'objective.value.lr_factor'].concat('walrus'),
   );
-  assert.equal(score('group filters keep', 'keep group'), 1);
-  assert.equal(score('group filters', 'keep group'), 0);
+  assert.equal(scoreName('group filters keep', 'keep group'), 1);
+  assert.equal(scoreName('group filters', 'keep group'), 0);
 });
 
 test('the section with the best name comes first, and empty ones are left out', () => {

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { sandboxGaps } from '../../frontend/src/lib/service/workers.js';
+import { describeSandboxGaps } from '../../frontend/src/lib/service/workers.js';
 import { beyondFork, makeLadder, parseSeeds, makeRequests } from '../../frontend/src/lib/launch/form.js';
 import { filterOffers } from '../../frontend/src/lib/launch/offers.js';
 import { readTyped } from '../../frontend/src/lib/launch/schema.js';
@@ -114,6 +114,9 @@ test('the form says which machines run no programs', () => {
   const missing = ['namespaces', 'landlock'];
   const refusing = slot('a', { sandbox: { on: [], missing, runs_no_programs: 'nothing hides files' } });
   const allowed = slot('b', { sandbox: { on: [], missing, runs_no_programs: '' } });
-  assert.match(sandboxGaps([refusing, allowed]), /\. a refuses the reward code, plugins and the tool python\. Run/);
-  assert.doesNotMatch(sandboxGaps([allowed]), /refuses/);
+  assert.match(
+    describeSandboxGaps([refusing, allowed]),
+    /\. a refuses the reward code, plugins and the tool python\. Run/,
+  );
+  assert.doesNotMatch(describeSandboxGaps([allowed]), /refuses/);
 });

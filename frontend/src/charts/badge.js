@@ -25,7 +25,7 @@ export const BAND_NAMES = {
  *   `healthy`: the shaded band
  * @returns {Note[]}
  */
-export function badge(series, view) {
+export function makeBadge(series, view) {
   const { smoothing, isSmoothedApart, logX, logY, grouped, band, requestedRuns, maxRuns, outside, healthy } = view;
   // Non-finite values of a mean belong to single runs and are not points of its line.
   const pointCount = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
@@ -36,31 +36,35 @@ export function badge(series, view) {
   const expectedRuns = Math.min(requestedRuns, maxRuns);
   const [fewestSeeds, mostSeeds] = countSeeds(series);
   return [
-    usual(plural(series.length, grouped || 'run')),
-    ...(grouped && lookup(BAND_NAMES, band) ? [usual(`band: ${lookup(BAND_NAMES, band)}`)] : []),
-    ...(grouped && mostSeeds ? [fewestSeeds === mostSeeds ? usual(`n ${mostSeeds}`) : unusual(fewerText(series))] : []),
-    usual(pointsText(pointCount, raw, grouped !== '')),
+    makeUsualNote(plural(series.length, grouped || 'run')),
+    ...(grouped && lookup(BAND_NAMES, band) ? [makeUsualNote(`band: ${lookup(BAND_NAMES, band)}`)] : []),
+    ...(grouped && mostSeeds
+      ? [fewestSeeds === mostSeeds ? makeUsualNote(`n ${mostSeeds}`) : makeUnusualNote(fewerText(series))]
+      : []),
+    makeUsualNote(pointsText(pointCount, raw, grouped !== '')),
     isSmoothedApart
-      ? unusual(smoothing ? `smoothed ${smoothing}` : 'unsmoothed')
-      : usual(smoothing ? `smoothed ${smoothing}` : 'unsmoothed'),
-    ...(notFinite ? [warning(`${formatCount(notFinite)} not finite`)] : []),
-    ...(noLog ? [warning(`${formatCount(noLog)} ≤ 0 not drawable`)] : []),
-    ...(noLogX ? [warning(`${plural(noLogX, 'point')} at x ≤ 0 not drawable`)] : []),
-    ...(outside ? [warning(`${plural(outside, 'point')} outside the y range`)] : []),
-    ...(healthy ? [usual(healthyText(healthy))] : []),
-    ...(requestedRuns > maxRuns ? [warning(`showing ${formatCount(maxRuns)} of ${plural(requestedRuns, 'run')}`)] : []),
+      ? makeUnusualNote(smoothing ? `smoothed ${smoothing}` : 'unsmoothed')
+      : makeUsualNote(smoothing ? `smoothed ${smoothing}` : 'unsmoothed'),
+    ...(notFinite ? [makeWarning(`${formatCount(notFinite)} not finite`)] : []),
+    ...(noLog ? [makeWarning(`${formatCount(noLog)} ≤ 0 not drawable`)] : []),
+    ...(noLogX ? [makeWarning(`${plural(noLogX, 'point')} at x ≤ 0 not drawable`)] : []),
+    ...(outside ? [makeWarning(`${plural(outside, 'point')} outside the y range`)] : []),
+    ...(healthy ? [makeUsualNote(healthyText(healthy))] : []),
+    ...(requestedRuns > maxRuns
+      ? [makeWarning(`showing ${formatCount(maxRuns)} of ${plural(requestedRuns, 'run')}`)]
+      : []),
     ...(!grouped && series.length < expectedRuns
-      ? [unusual(`${plural(expectedRuns - series.length, 'run')} without data`)]
+      ? [makeUnusualNote(`${plural(expectedRuns - series.length, 'run')} without data`)]
       : []),
   ];
 }
 
 /** @param {string} text @returns {Note} */
-const usual = (text) => ({ text, isUsual: true, isWarning: false });
+const makeUsualNote = (text) => ({ text, isUsual: true, isWarning: false });
 /** @param {string} text @returns {Note} */
-const unusual = (text) => ({ text, isUsual: false, isWarning: false });
+const makeUnusualNote = (text) => ({ text, isUsual: false, isWarning: false });
 /** @param {string} text @returns {Note} */
-const warning = (text) => ({ text, isUsual: false, isWarning: true });
+const makeWarning = (text) => ({ text, isUsual: false, isWarning: true });
 /** @template T @param {T[]} items @param {(item: T) => number} measure */
 const sum = (items, measure) => items.reduce((total, item) => total + measure(item), 0);
 
@@ -79,7 +83,7 @@ function pointsText(pointCount, raw, grouped) {
 }
 
 /** Returns the smallest and the largest number of runs in a mean, over the points of one series. */
-function seedsWithin(/** @type {import('./figure.js').Series} */ { n }) {
+function findSeedRange(/** @type {import('./figure.js').Series} */ { n }) {
   return n?.length ? [Math.min(...n), Math.max(...n)] : [];
 }
 
@@ -88,13 +92,13 @@ function seedsWithin(/** @type {import('./figure.js').Series} */ { n }) {
  * @param {import('./figure.js').Series[]} series
  */
 function countSeeds(series) {
-  const counts = series.flatMap(seedsWithin);
+  const counts = series.flatMap(findSeedRange);
   return counts.length ? [Math.min(...counts), Math.max(...counts)] : [0, 0];
 }
 
 /** @param {import('./figure.js').Series[]} series */
 function fewerText(series) {
   const [fewestSeeds, mostSeeds] = countSeeds(series);
-  const isFewerWithin = series.map(seedsWithin).some(([low, high]) => low < high);
+  const isFewerWithin = series.map(findSeedRange).some(([low, high]) => low < high);
   return `n ${fewestSeeds}–${mostSeeds}${isFewerWithin ? ', faint where fewer' : ''}`;
 }

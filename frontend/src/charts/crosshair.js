@@ -1,10 +1,10 @@
 /** The cursor in all panels: one line at the same x, and the value of the hovered line. */
 import { effect } from '../dom.js';
 import { formatValue } from '../lib/text/format.js';
-import { lastAtOrBelow } from '../lib/reading.js';
+import { findLastAtOrBelow } from '../lib/reading.js';
 import { cursor, pin, point } from './cursor.js';
-import { drawnPanels } from './mounted.js';
-import { nearestPoint, placeLabel } from './nearest.js';
+import { listDrawnPanels } from './mounted.js';
+import { findNearestPoint, placeLabel } from './nearest.js';
 import { paint, selectPainted, makeScales } from './paint.js';
 import { unscaleX } from './parts.js';
 
@@ -42,7 +42,7 @@ effect(() => {
   const position = cursor.value;
   cancelAnimationFrame(frame);
   frame = requestAnimationFrame(() => {
-    for (const panel of drawnPanels()) placeCursor(panel);
+    for (const panel of listDrawnPanels()) placeCursor(panel);
   });
   clearTimeout(lightTimer);
   lightTimer = setTimeout(() => lightAll(position?.key ?? null), position ? LIT_AFTER_MS : 0);
@@ -61,7 +61,7 @@ function placeUnder({ element, figure }, event) {
 }
 
 /** Returns the recorded x of a point. @param {Plot.Point} point @param {import('./mounted.js').Figure} figure */
-const recordedX = ({ x, data }, { unit }) => unscaleX(data.x, Number(x), unit);
+const findRecordedX = ({ x, data }, { unit }) => unscaleX(data.x, Number(x), unit);
 
 /** Roles of traces whose label contains more than the table of values. */
 const NOTES = ['onset', 'mark', 'non-finite'];
@@ -71,13 +71,13 @@ export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ e
   if (!panel.drawn || !panel.figure) return;
   const { metric, figure } = panel;
   if (panel.isPainted) {
-    panel.hovered = nearestPoint(/** @type {Drawn} */ (panel), event);
+    panel.hovered = findNearestPoint(/** @type {Drawn} */ (panel), event);
     placeLabel(/** @type {Drawn} */ (panel));
   }
   const { hovered } = panel;
   panel.element.classList.toggle('is-on-note', NOTES.includes(hovered?.data.meta.role ?? ''));
   if (hovered) {
-    point({ x: recordedX(hovered, figure), metric, key: hovered.data.meta.key });
+    point({ x: findRecordedX(hovered, figure), metric, key: hovered.data.meta.key });
     return;
   }
   const x = placeUnder(/** @type {Drawn} */ (panel), event);
@@ -87,7 +87,7 @@ export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ e
 /** Pins the cursor at the pointer's position. @param {Drawn} panel @param {MouseEvent} event */
 export function pinUnder(panel, event) {
   const { hovered, metric, figure } = panel;
-  const x = hovered ? recordedX(hovered, figure) : placeUnder(panel, event);
+  const x = hovered ? findRecordedX(hovered, figure) : placeUnder(panel, event);
   if (x !== null) pin(x, metric);
 }
 
@@ -112,8 +112,8 @@ export function moveCursor(direction) {
   const position = cursor.peek();
   if (!position) return;
   const isOwn = (/** @type {Drawn} */ { metric }) => Number(metric === position.metric);
-  const candidates = drawnPanels().sort((a, b) => isOwn(b) - isOwn(a));
-  const next = candidates.map((panel) => nextPoint(panel, position.x, direction)).find((x) => x !== null);
+  const candidates = listDrawnPanels().sort((a, b) => isOwn(b) - isOwn(a));
+  const next = candidates.map((panel) => findNextPoint(panel, position.x, direction)).find((x) => x !== null);
   if (next !== undefined && next !== null) pin(next, position.metric);
 }
 
@@ -121,13 +121,13 @@ export function moveCursor(direction) {
  * Returns the next recorded x of a panel before or after `x`.
  * @param {Drawn} panel @param {number} x @param {1 | -1} direction
  */
-function nextPoint({ figure }, x, direction) {
+function findNextPoint({ figure }, x, direction) {
   const { unit } = figure;
   const scaledX = x / unit.size;
   const xs = figure.data
     .filter(({ meta }) => meta.role === 'main')
     .flatMap(({ x: all }) => {
-      const next = direction > 0 ? lastAtOrBelow(all, scaledX) + 1 : lastAtOrBelow(all, justBelow(scaledX));
+      const next = direction > 0 ? findLastAtOrBelow(all, scaledX) + 1 : findLastAtOrBelow(all, justBelow(scaledX));
       return all[next] === undefined ? [] : [unscaleX(all, all[next], unit)];
     });
   if (!xs.length) return null;
@@ -164,7 +164,7 @@ export function placeCursor(panel) {
 function placeDot({ element, figure, line }, key, x, isSource, isLeft) {
   const [dot, label] = /** @type {HTMLCollectionOf<HTMLElement>} */ (line.children);
   const trace = key === null || isSource ? undefined : figure.data.find(isMainOf(key));
-  const index = trace ? lastAtOrBelow(trace.x, x) : -1;
+  const index = trace ? findLastAtOrBelow(trace.x, x) : -1;
   dot.hidden = label.hidden = index < 0;
   if (!trace || index < 0) return;
   const { xaxis, yaxis } = element._fullLayout;
@@ -196,7 +196,7 @@ let lit = null;
 function lightAll(key) {
   if (key === lit) return;
   lit = key;
-  for (const panel of drawnPanels()) light(panel, key);
+  for (const panel of listDrawnPanels()) light(panel, key);
 }
 
 function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas }, /** @type {string | null} */ key) {

@@ -53,13 +53,13 @@ const nearness = new IntersectionObserver(
   (entries) => {
     for (const { target, isIntersecting } of entries) {
       const panel = panels.get(target);
-      if (panel && panel.near !== isIntersecting) come(panel, isIntersecting);
+      if (panel && panel.near !== isIntersecting) handleIntersection(panel, isIntersecting);
     }
   },
   { rootMargin: `${NEAR_PX}px`, scrollMargin: `${NEAR_PX}px` },
 );
 
-function come(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
+function handleIntersection(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
   panel.near = isNear;
   panel.handlers.onNear?.(isNear);
   if (isNear) requestDraw(panel);
@@ -105,9 +105,9 @@ export function mountPanel(element, metric, handlers) {
   panels.set(element, panel);
   nearness.observe(element);
   sizes.observe(element);
-  if (startsNear(element)) come(panel, true);
+  if (startsNear(element)) handleIntersection(panel, true);
   element.addEventListener('mousemove', (event) => follow(panel, event));
-  element.addEventListener('mouseleave', () => leave(panel));
+  element.addEventListener('mouseleave', () => handleLeave(panel));
   element.addEventListener('pointerdown', (event) => handlePointerDown(panel, event), { capture: true });
   element.addEventListener('wheel', (event) => handleWheel(panel, event), { passive: false });
   return {
@@ -141,7 +141,7 @@ async function drawWaiting() {
     const Plotly = await loadPlotly();
     let since = performance.now();
     while (waitingPanels.size) {
-      for (const panel of nearestFirst(waitingPanels)) {
+      for (const panel of compareDistance(waitingPanels)) {
         waitingPanels.delete(panel);
         if (!panel.near || !panel.figure || !panels.has(panel.element)) continue;
         await drawNow(Plotly, /** @type {Drawn} */ (panel));
@@ -160,7 +160,7 @@ const yieldToBrowser = () =>
   window.scheduler?.yield ? window.scheduler.yield() : new Promise((resolve) => setTimeout(resolve));
 
 /** Returns the panels sorted by their distance from the middle of the screen. @param {Set<Mounted>} candidates */
-function nearestFirst(candidates) {
+function compareDistance(candidates) {
   const distances = [...candidates].map((panel) => {
     const { top, height } = panel.element.getBoundingClientRect();
     return { panel, distance: Math.abs(top + height / 2 - innerHeight / 2) };
@@ -198,7 +198,7 @@ async function drawNow(Plotly, panel) {
   element.on('plotly_unhover', () => {
     panel.hovered = null;
   });
-  element.on('plotly_relayout', (change) => relaid(panel, change));
+  element.on('plotly_relayout', (change) => handleRelayout(panel, change));
   element.on('plotly_doubleclick', () => reset(Plotly, panel));
 }
 
@@ -273,7 +273,7 @@ function handleWheel({ element, drawn, handlers }, event) {
 }
 
 /** @param {Drawn} panel @param {Record<string, any>} change */
-function relaid(panel, change) {
+function handleRelayout(panel, change) {
   const range =
     change['xaxis.range'] ??
     (change['xaxis.range[0]'] === undefined ? null : [change['xaxis.range[0]'], change['xaxis.range[1]']]);
@@ -291,7 +291,7 @@ function reset(Plotly, panel) {
   panel.handlers.onZoom?.(null);
 }
 
-function leave(/** @type {Mounted} */ panel) {
+function handleLeave(/** @type {Mounted} */ panel) {
   panel.hovered = null;
   point(null);
   if (!panel.drawn) return;

@@ -5,10 +5,10 @@
 import { withOpacity } from '../lib/colours.js';
 import { formatValue } from '../lib/text/format.js';
 import { isSparse } from '../lib/metrics.js';
-import { markTrace, onsetTraces } from './marks.js';
+import { makeMarkTrace, makeOnsetTraces } from './marks.js';
 import { isMetricAxis, findXUnit } from '../lib/series.js';
 import { escapeMarkup, scaleX } from './parts.js';
-import { bandToShade, findExtent, makeLayout } from './layout.js';
+import { chooseBandToShade, findExtent, makeLayout } from './layout.js';
 import { lookup } from '../lib/lookup.js';
 
 /**
@@ -24,7 +24,7 @@ import { lookup } from '../lib/lookup.js';
  *   `titled`: axes have titles
  */
 
-/** @typedef {ReturnType<typeof xUnit>} Unit of the x axis */
+/** @typedef {ReturnType<typeof chooseXUnit>} Unit of the x axis */
 /** @typedef {ReturnType<typeof makePath>} Path */
 
 const AT_TOP = 0.97;
@@ -59,7 +59,7 @@ export const isOutside = (items, [from, to]) =>
  * @param {number} largest
  * @returns {{size: number, unit: string}}
  */
-export function xUnit(kind, largest) {
+export function chooseXUnit(kind, largest) {
   if (kind !== 'wall') return { size: 1, unit: escapeMarkup(findXUnit(kind)) };
   if (largest >= 10_800) return { size: 3600, unit: 'h' };
   return largest >= 300 ? { size: 60, unit: 'min' } : { size: 1, unit: 's' };
@@ -106,7 +106,7 @@ const compareByX = (a, b) => a.x - b.x || a.step - b.step;
  * Replaces points without a logarithm by gaps if an axis is logarithmic.
  * @param {Path} path @param {View} view @returns {Path}
  */
-function drawable(path, { logX, logY }) {
+function makeDrawable(path, { logX, logY }) {
   if (!logX && !logY) return path;
   const has = (/** @type {number} */ i) => (!logY || (path.y[i] ?? 0) > 0) && (!logX || path.x[i] > 0);
   return { ...path, y: path.y.map((value, i) => (has(i) ? value : null)) };
@@ -117,7 +117,7 @@ function drawable(path, { logX, logY }) {
  * @param {(number|null)[]} y
  * @returns {number[] | null}
  */
-export function isolatedSizes(y) {
+export function findIsolatedSizes(y) {
   const isGap = (/** @type {number} */ i) => i < 0 || i >= y.length || y[i] === null;
   const isAlone = (/** @type {number} */ i) => !isGap(i) && isGap(i - 1) && isGap(i + 1);
   let [isAny, index] = [isAlone(0), y.indexOf(null)];
@@ -156,7 +156,7 @@ export function makeBandOutline({ x, low: lows, high: highs }, logY = false) {
 const MAX_MARKERS = 60;
 
 /** Returns the line width, which is thinner if there are many lines. @param {number} count */
-const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1);
+const chooseMainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1);
 
 const ROLES = {
   main: { width: 1.8, opacity: 1 },
@@ -166,10 +166,15 @@ const ROLES = {
 };
 
 /** @param {Line} line @param {View} view @param {Unit} unit */
-function lineTrace({ series, name, look, role = 'main', key = seriesKey(series) }, view, unit, maxWidth = Infinity) {
-  const { x, y, steps, at } = drawable(makePath(series), view);
+function makeLineTrace(
+  { series, name, look, role = 'main', key = seriesKey(series) },
+  view,
+  unit,
+  maxWidth = Infinity,
+) {
+  const { x, y, steps, at } = makeDrawable(makePath(series), view);
   const { width, opacity } = ROLES[role];
-  const markerSizes = isolatedSizes(y);
+  const markerSizes = findIsolatedSizes(y);
   const sparse = isSparse(view.metric) && y.length <= MAX_MARKERS;
   const spread = series.n ? '<br>%{text}' : '';
   return {
@@ -186,7 +191,7 @@ function lineTrace({ series, name, look, role = 'main', key = seriesKey(series) 
     meta: { key, run: series.run ?? null, role },
     name: escapeMarkup(name),
     hoverinfo: role === 'raw' ? 'skip' : undefined,
-    text: spreadTexts(series, at),
+    text: makeSpreadTexts(series, at),
     hovertemplate:
       role === 'raw'
         ? undefined
@@ -198,8 +203,8 @@ function lineTrace({ series, name, look, role = 'main', key = seriesKey(series) 
  * Returns the traces of a mean. It is faint and thin at points with fewer runs, e.g. after the end of a run.
  * @param {Line} line @param {View} view @param {Unit} unit @param {number} maxWidth width
  */
-function meanTraces(line, view, unit, maxWidth) {
-  const trace = lineTrace(line, view, unit, maxWidth);
+function makeMeanTraces(line, view, unit, maxWidth) {
+  const trace = makeLineTrace(line, view, unit, maxWidth);
   const { n } = line.series;
   if (!Array.isArray(n) || !n.length || Math.min(...n) === Math.max(...n)) return [trace];
   const mostRuns = Math.max(...n);
@@ -213,7 +218,7 @@ function meanTraces(line, view, unit, maxWidth) {
     /** @type {Plot.Trace} */ look,
   ) => {
     const y = trace.y.map((value, i) => (has(i) ? value : null));
-    const markerSizes = isolatedSizes(y);
+    const markerSizes = findIsolatedSizes(y);
     return {
       ...trace,
       ...look,
@@ -231,7 +236,7 @@ function meanTraces(line, view, unit, maxWidth) {
  * Returns, for each point of a mean, a text with its number of runs and the range of its band.
  * @param {Series} series @param {number[]} indexes
  */
-function spreadTexts({ n, runs, low, high }, indexes) {
+function makeSpreadTexts({ n, runs, low, high }, indexes) {
   if (!n) return undefined;
   const formatCountAt = (/** @type {number} */ i) =>
     `n ${n[i]}${runs && runs.length > n[i] ? ` of ${runs.length}` : ''}`;
@@ -252,7 +257,7 @@ const hoverPosition = ({ xKind }, { unit }, { n }) =>
     : `${n ? '' : 'step %{customdata} · '}${isMetricAxis(xKind) ? `${unit} %{x:.4~g}` : `%{x:.4~s} ${unit}`}`;
 
 /** @param {Line} line @param {View} view @param {Unit} unit */
-function bandTrace({ series, look, key = seriesKey(series) }, view, unit) {
+function makeBandTrace({ series, look, key = seriesKey(series) }, view, unit) {
   const { x, y } = makeBandOutline(series, view.logY);
   return {
     type: 'scatter',
@@ -268,7 +273,7 @@ function bandTrace({ series, look, key = seriesKey(series) }, view, unit) {
 }
 
 /** @param {Line} line @param {Unit} unit */
-function nonFiniteTrace({ series, name, look, key = seriesKey(series) }, unit) {
+function makeNonFiniteTrace({ series, name, look, key = seriesKey(series) }, unit) {
   const points = series.non_finite;
   const draw = points.map(({ value }) => lookup(NON_FINITE, value));
   return {
@@ -305,13 +310,15 @@ export function makeTraces(lines, view, unit) {
   const linesWithRole = (/** @type {string} */ role) => lines.filter((line) => (line.role ?? 'main') === role);
   const main = linesWithRole('main');
   return [
-    ...(isMetricAxis(view.xKind) ? [] : onsetTraces(main, view, unit)),
-    ...(view.marks?.length && main.length && !isMetricAxis(view.xKind) ? [markTrace(main[0].series, view, unit)] : []),
-    ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
-    ...linesWithRole('raw').map((line) => lineTrace(line, view, unit)),
-    ...linesWithRole('seed').map((line) => lineTrace(line, view, unit)),
-    ...main.flatMap((line) => meanTraces(line, view, unit, mainWidth(main.length))),
-    ...main.filter(({ series }) => series.non_finite.length).map((line) => nonFiniteTrace(line, unit)),
+    ...(isMetricAxis(view.xKind) ? [] : makeOnsetTraces(main, view, unit)),
+    ...(view.marks?.length && main.length && !isMetricAxis(view.xKind)
+      ? [makeMarkTrace(main[0].series, view, unit)]
+      : []),
+    ...main.filter(({ series }) => series.low?.length).map((line) => makeBandTrace(line, view, unit)),
+    ...linesWithRole('raw').map((line) => makeLineTrace(line, view, unit)),
+    ...linesWithRole('seed').map((line) => makeLineTrace(line, view, unit)),
+    ...main.flatMap((line) => makeMeanTraces(line, view, unit, chooseMainWidth(main.length))),
+    ...main.filter(({ series }) => series.non_finite.length).map((line) => makeNonFiniteTrace(line, unit)),
   ];
 }
 
@@ -322,7 +329,7 @@ export function makeTraces(lines, view, unit) {
  */
 export function makeFigure(lines, view) {
   const extent = findExtent(lines, view.xKind);
-  const unit = xUnit(view.xKind, Math.max(extent[1], view.zoom?.[1] ?? 0));
+  const unit = chooseXUnit(view.xKind, Math.max(extent[1], view.zoom?.[1] ?? 0));
   const layout = makeLayout(view, unit, lines, extent);
   if (!lines.length)
     for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, { showticklabels: false, ticks: '' });
@@ -331,6 +338,6 @@ export function makeFigure(lines, view) {
     layout,
     unit,
     isZoomed: Boolean(view.zoom),
-    healthy: lines.length ? bandToShade(view) : null,
+    healthy: lines.length ? chooseBandToShade(view) : null,
   };
 }

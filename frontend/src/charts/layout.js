@@ -8,7 +8,7 @@ import { escapeMarkup } from './parts.js';
 /** @typedef {import('./figure.js').View} View */
 
 /** @param {View} view @param {boolean} log */
-const axis = ({ theme }, log) => ({
+const makeAxis = ({ theme }, log) => ({
   type: log ? 'log' : 'linear',
   automargin: false,
   gridcolor: theme.grid,
@@ -24,7 +24,7 @@ const axis = ({ theme }, log) => ({
 });
 
 /** Returns the band of healthy values, or null. An open side extends to the panel's edge. @param {View} view */
-export const bandToShade = ({ healthy, logY }) =>
+export const chooseBandToShade = ({ healthy, logY }) =>
   healthy && !logY && healthy.some((edge) => typeof edge === 'number') ? healthy : null;
 
 const FIRST_STEPS = 10;
@@ -33,7 +33,7 @@ const FIRST_STEPS = 10;
  * Returns the x range that all panels share, with room for the first steps of a new run. A log axis is automatic.
  * @param {View} view @param {{size: number}} unit @param {[number, number]} extent @returns {[number, number] | null}
  */
-function wholeRange({ xKind, logX }, { size }, [from, to]) {
+function findWholeRange({ xKind, logX }, { size }, [from, to]) {
   if (logX || !(to > from || xKind === 'step')) return null;
   const end = xKind === 'step' ? Math.max(to, FIRST_STEPS) : to;
   const margin = (end - from) * 0.02;
@@ -93,7 +93,7 @@ const makeAxisTitles = ({ xKind, metric, unit, theme }, xUnit) => {
  * @param {[number, number]} extent of x
  */
 export function makeLayout(view, unit, lines, extent) {
-  const range = zoomRange(view, unit, lines) ?? wholeRange(view, unit, extent);
+  const range = zoomRange(view, unit, lines) ?? findWholeRange(view, unit, extent);
   const limits = findLimits(lines, view);
   const titles = view.titled ? makeAxisTitles(view, unit.unit) : { x: {}, y: {} };
   const xRange = range ? { range, autorange: false } : { autorange: true };
@@ -115,7 +115,7 @@ export function makeLayout(view, unit, lines, extent) {
     },
     uirevision: [view.metric, view.xKind, view.logX, view.logY, view.yRange, view.outliers].join('|'),
     xaxis: {
-      ...axis(view, view.logX),
+      ...makeAxis(view, view.logX),
       ...titles.x,
       ...xRange,
       nticks: 6,
@@ -124,7 +124,7 @@ export function makeLayout(view, unit, lines, extent) {
       uirevision: JSON.stringify(view.zoom),
     },
     yaxis: {
-      ...axis(view, view.logY),
+      ...makeAxis(view, view.logY),
       ...titles.y,
       nticks: view.logY ? logLabels(lines, limits, 5) : 5,
       ...makeYAxis(limits, view.logY),

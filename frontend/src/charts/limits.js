@@ -15,7 +15,7 @@ const MAX_SPREADS = 1;
 const selectDrawn = (/** @type {Line[]} */ lines) => lines.filter(({ role }) => role !== 'raw seed');
 
 /** Returns the value that all curves have at all points, or null if values differ. @param {Line[]} lines */
-function flatValue(lines) {
+function findFlatValue(lines) {
   /** @type {number | null} */
   let flat = null;
   const isSame = (/** @type {number | null} */ value) => {
@@ -33,7 +33,7 @@ function flatValue(lines) {
  * @param {number[]} values finite
  * @returns {[number, number] | null}
  */
-export function rangeWithoutOutliers(values) {
+export function findRangeWithoutOutliers(values) {
   const sortedValues = [...values].sort((a, b) => a - b);
   if (sortedValues.length < 3) return null;
   const tailCount = Math.max(1, Math.floor(sortedValues.length * TAIL_SHARE));
@@ -60,13 +60,13 @@ export function findLimits(all, { logY, yRange, outliers, band }) {
   if (yRange && (!logY || yRange[0] > 0)) return { range: yRange, clip: null, isFlat: false };
   const values = () => lines.flatMap(({ series }) => series.values).filter((value) => !logY || value > 0);
   if (outliers === false) {
-    const axisRange = rangeWithoutOutliers(logY ? values().map(Math.log10) : values());
+    const axisRange = findRangeWithoutOutliers(logY ? values().map(Math.log10) : values());
     const range = /** @type {[number, number] | null} */ (
       axisRange && (logY ? axisRange.map((edge) => 10 ** edge) : axisRange)
     );
     if (range) return { range, clip: null, isFlat: false };
   }
-  const flat = logY ? null : flatValue(lines);
+  const flat = logY ? null : findFlatValue(lines);
   if (flat !== null)
     return { range: flat === 0 ? null : [Math.min(0, 2 * flat), Math.max(0, 2 * flat)], clip: null, isFlat: true };
   const isIntervalDrawn = band !== 'minmax' && lines.some(({ series: { low } }) => low?.length);
@@ -84,12 +84,12 @@ export function findLimits(all, { logY, yRange, outliers, band }) {
  * @param {Line[]} all @param {Limits} limits @param {number} usual
  */
 export function logLabels(all, { range }, usual) {
-  const [from, to] = range ?? positiveEnds(selectDrawn(all));
+  const [from, to] = range ?? findPositiveEnds(selectDrawn(all));
   return to > from && Math.log10(to / from) < 2 ? 3 : usual;
 }
 
 /** Returns the smallest and the largest positive value. @param {Line[]} lines @returns {[number, number]} */
-function positiveEnds(lines) {
+function findPositiveEnds(lines) {
   let [smallest, largest] = [Infinity, 0];
   for (const { series } of lines)
     for (const value of series.values) {

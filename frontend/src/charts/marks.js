@@ -8,7 +8,7 @@ import { escapeMarkup, scaleX, findXOfStep } from './parts.js';
 /** @typedef {import('./figure.js').View} View */
 
 /** Returns a dotted vertical line at each event. @param {Series} series @param {View} view @param {Unit} unit */
-export function markTrace(series, { marks = [], xKind, theme }, unit) {
+export function makeMarkTrace(series, { marks = [], xKind, theme }, unit) {
   const placedMarks = marks
     .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : findXOfStep(series, step) }))
     .filter(({ x }) => typeof x === 'number');
@@ -42,7 +42,7 @@ const WORD_AT = 0.94;
  * over time or tokens has no bands, because a step of one of its runs has no position there.
  * @param {Line[]} lines @param {View} view @param {Unit} unit
  */
-export function onsetTraces(lines, { onsets = [], xKind, theme }, unit) {
+export function makeOnsetTraces(lines, { onsets = [], xKind, theme }, unit) {
   const isOne = lines.length === 1 && onsets.length === 1;
   return lines.flatMap((line) => {
     const { series } = line;

@@ -18,5 +18,5 @@
 export const panels = new Map();
 
 /** @returns {Drawn[]} */
-export const drawnPanels = () =>
+export const listDrawnPanels = () =>
   /** @type {Drawn[]} */ ([...panels.values()].filter(({ drawn, figure }) => drawn && figure));

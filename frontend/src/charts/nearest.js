@@ -3,7 +3,7 @@
  * draws.
  */
 import { formatShort, formatValue } from '../lib/text/format.js';
-import { lastAtOrBelow } from '../lib/reading.js';
+import { findLastAtOrBelow } from '../lib/reading.js';
 import { makeScales } from './paint.js';
 import { unescapeMarkup } from './parts.js';
 
@@ -18,7 +18,7 @@ const UNLABELLED_ROLES = ['band', 'raw', 'onset'];
  * Returns the point or event nearest to the pointer, or null if none is near.
  * @param {Drawn} panel @param {MouseEvent} event @returns {Plot.Point | null}
  */
-export function nearestPoint({ element, figure }, event) {
+export function findNearestPoint({ element, figure }, event) {
   const { left, top } = element.getBoundingClientRect();
   const { xaxis, yaxis } = element._fullLayout;
   const [pointerX, pointerY] = [event.clientX - left - xaxis._offset, event.clientY - top - yaxis._offset];
@@ -30,7 +30,7 @@ export function nearestPoint({ element, figure }, event) {
   for (const trace of figure.data) {
     if (UNLABELLED_ROLES.includes(trace.meta.role)) continue;
     const { x, y } = makeScales(element, trace);
-    for (let index = Math.max(0, lastAtOrBelow(trace.x, from)); index < trace.x.length; index += 1) {
+    for (let index = Math.max(0, findLastAtOrBelow(trace.x, from)); index < trace.x.length; index += 1) {
       if (trace.y[index] === null) continue;
       const distanceX = x(trace.x[index]) - pointerX;
       if (distanceX > bestDistance) break;
@@ -41,7 +41,7 @@ export function nearestPoint({ element, figure }, event) {
       }
     }
   }
-  return hit ?? onsetBelow(figure.data, xaxis.p2d(pointerX));
+  return hit ?? findOnsetBelow(figure.data, xaxis.p2d(pointerX));
 }
 
 /** @param {Plot.Trace} trace @param {number} index @returns {Plot.Point} */
@@ -54,7 +54,7 @@ const makePoint = (trace, index) => ({
 });
 
 /** Returns the onset whose band is below the pointer. @param {Plot.Trace[]} data @param {number} x */
-function onsetBelow(data, x) {
+function findOnsetBelow(data, x) {
   const trace = data.find(({ meta, x: [startX, , endX] }) => meta.role === 'onset' && startX <= x && x <= endX);
   return trace ? { ...makePoint(trace, 2), text: trace.hovertext } : null;
 }

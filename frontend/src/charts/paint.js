@@ -92,7 +92,7 @@ export function paint(canvas, element, traces) {
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Plot.Trace} trace @param {Scales} scales */
-function trail(context, { x: xs, y: ys }, { x, y }) {
+function traceCurve(context, { x: xs, y: ys }, { x, y }) {
   context.beginPath();
   let isDown = false;
   for (let index = 0; index < xs.length; index += 1) {
@@ -113,7 +113,7 @@ function stroke(context, trace, scales) {
   const { color, width, dash } = trace.line;
   Object.assign(context, { strokeStyle: color, lineWidth: width, lineJoin: 'round' });
   context.setLineDash(lookup(DASHES, dash) ?? []);
-  trail(context, trace, scales);
+  traceCurve(context, trace, scales);
   context.stroke();
   context.setLineDash([]);
 }
@@ -121,7 +121,7 @@ function stroke(context, trace, scales) {
 /** @param {CanvasRenderingContext2D} context @param {Plot.Trace} trace @param {Scales} scales */
 function fill(context, trace, scales) {
   context.fillStyle = trace.fillcolor;
-  trail(context, trace, scales);
+  traceCurve(context, trace, scales);
   context.fill();
 }
 
@@ -152,12 +152,12 @@ const SYMBOLS = {
     context.lineTo(x + radius, y - radius);
     context.stroke();
   },
-  'triangle-up': (context, x, y, radius) => triangle(context, x, y, radius),
-  'triangle-down': (context, x, y, radius) => triangle(context, x, y, -radius),
+  'triangle-up': (context, x, y, radius) => drawTriangle(context, x, y, radius),
+  'triangle-down': (context, x, y, radius) => drawTriangle(context, x, y, -radius),
 };
 
 /** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} height */
-function triangle(context, x, y, height) {
+function drawTriangle(context, x, y, height) {
   context.beginPath();
   context.moveTo(x, y - height);
   context.lineTo(x + height, y + height / 2);

@@ -93,7 +93,7 @@ export const fitsOnAxis = (figure, paper, width) =>
  * @param {Figure} figure @param {Paper} paper @param {number} width in pixels @param {Axis} yAxis
  * @returns {{data: Plot.Trace[], layout: Plot.Layout}}
  */
-export function paperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis }) {
+export function makePaperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis }) {
   const { data, layout } = figure;
   const size = fontInPixels(paper);
   const name = readYTitle(figure);

@@ -1,12 +1,12 @@
 /** Helpers for all traces of a panel: text without markup for Plotly, and positions on the x axis. Pure. */
-import { visible } from '../lib/text/visible.js';
+import { makeVisible } from '../lib/text/visible.js';
 
 /** @typedef {import('./figure.js').Series} Series */
 /** @typedef {import('./figure.js').Unit} Unit */
 
 /** Escapes a text so that Plotly shows it unchanged. @param {unknown} text */
 export const escapeMarkup = (text) =>
-  visible(String(text))
+  makeVisible(String(text))
     .replaceAll('&', '&amp;')
     .replaceAll('<', '&lt;')
     .replaceAll('>', '&gt;')

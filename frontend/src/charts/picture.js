@@ -1,7 +1,7 @@
 /** Arranges figures of panels on one page, and converts the page to SVG, PNG and PDF. */
 import { parseXml } from '../lib/trusted.js';
 import { lookup } from '../lib/lookup.js';
-import { visible } from '../lib/text/visible.js';
+import { makeVisible } from '../lib/text/visible.js';
 import { renderPicture } from './draw.js';
 import {
   FAMILIES,
@@ -12,7 +12,7 @@ import {
   toPdfText,
   isInPdfFonts,
   placeLegend,
-  paperFigure,
+  makePaperFigure,
   widthInPixels,
 } from './paper.js';
 
@@ -31,7 +31,7 @@ const PIXEL_SCALE = 6;
 const DASHES = { solid: '', dash: '6 3', dot: '2 2', dashdot: '6 2 2 2' };
 
 /** @param {string} name @param {Record<string, unknown>} attributes */
-function element(name, attributes) {
+function makeElement(name, attributes) {
   const node = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
   return node;
@@ -45,11 +45,11 @@ export async function drawPage(drawings, entries, paper) {
   const width = widthInPixels(paper);
   const columns = Math.min(paper.columns, drawings.length);
   const columnWidth = width / columns;
-  const page = /** @type {SVGSVGElement} */ (element('svg', { xmlns: SVG }));
+  const page = /** @type {SVGSVGElement} */ (makeElement('svg', { xmlns: SVG }));
   let height = 0;
   const isNamedOnAxis = drawings.every(({ figure }) => fitsOnAxis(figure, paper, columnWidth));
   for (const [index, { figure, yRange, unit }] of drawings.entries()) {
-    const sizedFigure = paperFigure(figure, paper, columnWidth, { yRange, unit, isNamedOnAxis });
+    const sizedFigure = makePaperFigure(figure, paper, columnWidth, { yRange, unit, isNamedOnAxis });
     const panel = await drawPanel(sizedFigure);
     const top = Math.floor(index / columns) * sizedFigure.layout.height;
     panel.setAttribute('x', String((index % columns) * columnWidth));
@@ -64,7 +64,7 @@ export async function drawPage(drawings, entries, paper) {
     viewBox: `0 0 ${width} ${height}`,
   }))
     page.setAttribute(name, value);
-  if (paper.ground === 'white') page.prepend(element('rect', { width, height, fill: '#ffffff' }));
+  if (paper.ground === 'white') page.prepend(makeElement('rect', { width, height, fill: '#ffffff' }));
   return page;
 }
 
@@ -86,7 +86,7 @@ function addLegend(page, entries, paper, { width, top }) {
   const maxWidth = width - 2 * size;
   const context = /** @type {CanvasRenderingContext2D} */ (document.createElement('canvas').getContext('2d'));
   context.font = `${size}px ${lookup(FAMILIES, paper.family)}`;
-  const names = entries.map(({ name }) => fitName(visible(name), maxWidth - markWidth - size, context));
+  const names = entries.map(({ name }) => fitName(makeVisible(name), maxWidth - markWidth - size, context));
   const widths = names.map((name) => markWidth + context.measureText(name).width + size * 1.6);
   const positions = placeLegend(widths, maxWidth);
   positions.forEach(({ x, row }, i) => {
@@ -94,8 +94,8 @@ function addLegend(page, entries, paper, { width, top }) {
     const { look } = entries[i];
     const line = { x1: leftX, x2: leftX + size * 1.8, y1: middle, y2: middle };
     const style = { stroke: look.print, 'stroke-width': 1.3, 'stroke-dasharray': DASHES[look.dash] || 'none' };
-    page.append(element('line', { ...line, ...style }));
-    const label = element('text', {
+    page.append(makeElement('line', { ...line, ...style }));
+    const label = makeElement('text', {
       x: leftX + markWidth,
       y: middle + size * 0.35,
       'font-family': lookup(FAMILIES, paper.family),
@@ -124,7 +124,7 @@ function fitName(name, maxWidth, context) {
 const serializePage = (page) => new XMLSerializer().serializeToString(page);
 
 /** Returns a page as an SVG image, which cannot run scripts. @param {Element} page */
-export const svgBlob = (page) => new Blob([serializePage(page)], { type: 'image/svg+xml' });
+export const makeSvgBlob = (page) => new Blob([serializePage(page)], { type: 'image/svg+xml' });
 
 /** @param {SVGSVGElement} page @returns {{width: number, height: number}} in pixels of the screen */
 function readSize(page) {
@@ -138,7 +138,7 @@ function readSize(page) {
  */
 async function drawCanvas(page, scale = DPI / PER_INCH) {
   const { width, height } = readSize(page);
-  const address = URL.createObjectURL(svgBlob(page));
+  const address = URL.createObjectURL(makeSvgBlob(page));
   try {
     const image = new Image();
     image.src = address;
@@ -154,7 +154,7 @@ async function drawCanvas(page, scale = DPI / PER_INCH) {
 }
 
 /** @param {SVGSVGElement} page @returns {Promise<Blob>} */
-async function pngBlob(page) {
+async function makePngBlob(page) {
   const canvas = await drawCanvas(page);
   return new Promise((resolve, reject) =>
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error('The picture is too large for this browser')))),
@@ -162,7 +162,7 @@ async function pngBlob(page) {
 }
 
 /** @param {SVGSVGElement} page @returns {Promise<Blob>} */
-async function pdfBlob(page) {
+async function makePdfBlob(page) {
   await import('../../vendor/jspdf.min.js');
   await import('../../vendor/svg2pdf.min.js'); // adds itself to the former
   const { width, height } = readSize(page);
@@ -199,11 +199,11 @@ async function paintForeignTexts(page) {
     const clone = /** @type {Element} */ (text.cloneNode(true));
     clone.removeAttribute('transform');
     const alone = /** @type {SVGSVGElement} */ (
-      element('svg', { xmlns: SVG, width, height, viewBox: `${x} ${y} ${width} ${height}` })
+      makeElement('svg', { xmlns: SVG, width, height, viewBox: `${x} ${y} ${width} ${height}` })
     );
     alone.append(clone);
     const canvas = await drawCanvas(alone, PIXEL_SCALE);
-    const picture = element('image', { x, y, width, height, href: canvas.toDataURL('image/png') });
+    const picture = makeElement('image', { x, y, width, height, href: canvas.toDataURL('image/png') });
     const transform = text.getAttribute('transform');
     if (transform) picture.setAttribute('transform', transform);
     text.replaceWith(picture);
@@ -212,6 +212,6 @@ async function paintForeignTexts(page) {
 
 /** Converts a page to a file. @param {SVGSVGElement} page @param {Paper['format']} format @returns {Promise<Blob>} */
 export async function makeFile(page, format) {
-  if (format === 'pdf') return pdfBlob(page);
-  return format === 'png' ? pngBlob(page) : svgBlob(page);
+  if (format === 'pdf') return makePdfBlob(page);
+  return format === 'png' ? makePngBlob(page) : makeSvgBlob(page);
 }

@@ -13,7 +13,7 @@ const PAGE = 100;
 const EMPTY = { events: new Map(), older: null, error: null, loaded: false, loadedAt: 0 };
 
 /** @param {string} run @param {string | null} [cursor] */
-const page = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit: PAGE, cursor });
+const loadPage = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit: PAGE, cursor });
 
 /**
  * Returns all events that are newer than the loaded ones, page by page until a known event.
@@ -25,7 +25,7 @@ async function loadNewest(run, events) {
   /** @type {string | null} */
   let next = null;
   do {
-    const nextPage = await page(run, next);
+    const nextPage = await loadPage(run, next);
     items = [...items, ...nextPage.items];
     next = nextPage.next;
   } while (next && events.size && !items.some(({ id }) => events.has(id)));
@@ -81,7 +81,7 @@ export function useHistory(run) {
     });
   const loadOlder = () =>
     runGuarded(async () => {
-      const { items, next } = await page(run, now.current.older);
+      const { items, next } = await loadPage(run, now.current.older);
       update({ events: addEvents(now.current.events, items), older: next, error: null });
     });
   useEffect(() => {

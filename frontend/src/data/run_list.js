@@ -24,7 +24,7 @@ const EMPTY = { key: '', items: [], next: null, total: 0, error: null, loading: 
  * Returns the first `count` runs and the next cursor.
  * @param {import('./api.js').Parameters} parameters @param {number} count @param {AbortSignal} signal
  */
-async function firstRuns(parameters, count, signal) {
+async function loadFirstRuns(parameters, count, signal) {
   /** @type {Api.RunItem[]} */
   let items = [];
   /** @type {string | null} */
@@ -56,7 +56,7 @@ export function useRuns(parameters) {
     const abort = new AbortController();
     const count = now.current.items.length;
     setState((old) => ({ ...old, loading: true }));
-    firstRuns(parameters, count, abort.signal).then(
+    loadFirstRuns(parameters, count, abort.signal).then(
       ({ items, next, total }) => {
         if (abort.signal.aborted) return;
         // pages that were loaded meanwhile stay: the whole list is loaded again
@@ -121,7 +121,7 @@ export function useRuns(parameters) {
  * @param {string[]} ids @param {import('./api.js').Parameters} params @param {AbortSignal} signal
  * @returns {Promise<{runs: Api.RunItem[], missing: string[]}>}
  */
-export async function namedRuns(ids, params, signal) {
+export async function loadNamedRuns(ids, params, signal) {
   const batches = Array.from({ length: Math.ceil(ids.length / RUNS_PER_CALL) }, (_, n) =>
     ids.slice(n * RUNS_PER_CALL, (n + 1) * RUNS_PER_CALL),
   );
@@ -142,7 +142,7 @@ export function useUnlistedRuns(ids, items) {
   const unlistedIds = ids.filter((id) => !listedIds.has(id));
   const { data } = useLoad(
     unlistedIds.length ? unlistedIds.join() : null,
-    (signal) => namedRuns(unlistedIds, {}, signal),
+    (signal) => loadNamedRuns(unlistedIds, {}, signal),
     {
       subject: 'unlisted runs',
     },

@@ -97,7 +97,7 @@ const makeParameters = (metrics, runs, { x, smoothing, groupBy, band, zoom, poin
 export function useSeries(metric, runs, shape, isEnabled) {
   const drawnRuns = runs.slice(0, MAX_RUNS);
   const key = JSON.stringify([metric, shape, shape.groupBy ? drawnRuns : null]);
-  const holder = useRef(emptyHolder(''));
+  const holder = useRef(makeEmptyHolder(''));
   const [, redraw] = useState(0);
   const show = () => redraw((n) => n + 1);
 
@@ -121,7 +121,7 @@ export function useSeries(metric, runs, shape, isEnabled) {
     if (currentHolder === holder.current) show();
   };
 
-  if (holder.current.key !== key) holder.current = emptyHolder(key, holder.current);
+  if (holder.current.key !== key) holder.current = makeEmptyHolder(key, holder.current);
   useLayoutEffect(() => {
     load();
   }, [key, drawnRuns.join(), isEnabled]);
@@ -154,9 +154,9 @@ export function useSeries(metric, runs, shape, isEnabled) {
  *   pending: number, loaded: boolean, error: Error | null}} Holder
  * @param {string} key @param {Holder} [old] @returns {Holder}
  */
-const emptyHolder = (key, old) => ({
+const makeEmptyHolder = (key, old) => ({
   key,
-  parts: old && sameMetric(old.key, key) ? old.parts : new Map(),
+  parts: old && isSameMetric(old.key, key) ? old.parts : new Map(),
   fresh: new Set(),
   asked: 0,
   shown: new Map(),
@@ -166,7 +166,7 @@ const emptyHolder = (key, old) => ({
 });
 
 /** @param {string} a @param {string} b */
-const sameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0];
+const isSameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0];
 
 /**
  * @param {Holder} holder @param {Promise<Series[]>} promise @param {number} number of the request

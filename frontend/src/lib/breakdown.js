@@ -64,7 +64,7 @@ export const writeWindow = ({ first, last }) => (first === last ? String(first) 
  * @param {number[]} steps ascending @param {number[]} values
  * @returns {{before: Window, after: Window} | null}
  */
-export function usualWindows(steps, values) {
+export function chooseUsualWindows(steps, values) {
   if (steps.length < 2) return null;
   const size = Math.max(1, Math.min(DEFAULT_STEPS, Math.floor(steps.length / 4)));
   const sums = [0];
@@ -80,7 +80,7 @@ export function usualWindows(steps, values) {
 }
 
 /** @param {Onset} onset */
-export const aroundOnset = ({ healthy, sick }) => ({
+export const chooseOnsetWindows = ({ healthy, sick }) => ({
   before: { first: Math.max(0, healthy - DEFAULT_STEPS + 1), last: healthy },
   after: { first: sick, last: sick + DEFAULT_STEPS - 1 },
 });
@@ -92,7 +92,7 @@ export const aroundOnset = ({ healthy, sick }) => ({
  * @param {{zoom?: [number, number] | null, onset?: Onset | null, split?: Api.BreakdownAnswer['by']}} [about]
  */
 export function breakdownAddress(run, metric, { zoom, onset, split } = {}) {
-  const windows = zoom ? readZoom(zoom) : onset ? aroundOnset(onset) : null;
+  const windows = zoom ? readZoom(zoom) : onset ? chooseOnsetWindows(onset) : null;
   return rolloutsAddress(run, {
     view: 'breakdown',
     split,
@@ -113,7 +113,7 @@ function readZoom([low, high]) {
  * Returns the windows after dragging, which replaces the window whose middle is nearer to the start of the drag.
  * @param {{before: Window, after: Window}} windows @param {number} from @param {number} to steps
  */
-export function redrawn({ before, after }, from, to) {
+export function redrawWindow({ before, after }, from, to) {
   const drawnWindow = { first: Math.round(Math.min(from, to)), last: Math.round(Math.max(from, to)) };
   const distance = (/** @type {Window} */ { first, last }) => Math.abs((first + last) / 2 - from);
   return distance(before) <= distance(after) ? { before: drawnWindow, after } : { before, after: drawnWindow };

@@ -20,7 +20,7 @@ export const writeColumn = ({ run, step }) => `${run}@${step ?? ''}`;
  * @param {number[]} steps of the prompt, ascending @param {number} step in view @param {string[]} runs other ones
  * @returns {Column[]}
  */
-export function usualColumns(steps, step, runs) {
+export function chooseUsualColumns(steps, step, runs) {
   const otherSteps = steps.filter((storedStep) => storedStep !== step);
   const ends = otherSteps.length > 1 ? [otherSteps[0], otherSteps[otherSteps.length - 1]] : otherSteps;
   return [...ends.map((end) => ({ run: '', step: end })), ...runs.slice(0, 2).map((run) => ({ run, step: null }))];

@@ -12,7 +12,7 @@ export const listSuites = (items) => [...new Set(items.map(({ suite }) => suite)
  * Returns the metrics of some results: accuracy first, then pass@k and maj@k by k, then the others.
  * @param {Item[]} items @returns {string[]}
  */
-export function metricsOfSuites(items) {
+export function listSuiteMetrics(items) {
   const names = [...new Set(items.flatMap(({ values }) => Object.keys(values)))].filter(
     (name) => name !== 'prompts' && name !== 'n',
   );
@@ -31,7 +31,7 @@ export const metricTitle = (name) =>
  * @param {Item[]} items @param {string[]} runs in order
  * @returns {{run: string, step: number, hasCheckpoint: boolean, of: Map<string, Item>}[]}
  */
-export function evaluationRows(items, runs) {
+export function makeEvaluationRows(items, runs) {
   /** @type {Map<string, {run: string, step: number, hasCheckpoint: boolean, of: Map<string, Item>}>} */
   const rows = new Map();
   for (const item of items) {

@@ -14,7 +14,7 @@ export const splitWords = (text) => text.toLowerCase().split(/\s+/).filter(Boole
  * part begins with it, 1 if it contains all words, else 0.
  * @param {string} name @param {string} typedText
  */
-export function score(name, typedText) {
+export function scoreName(name, typedText) {
   const lowerName = name.toLowerCase();
   const text = splitWords(typedText).join(' ');
   if (!text) return 1;
@@ -31,7 +31,7 @@ export function score(name, typedText) {
  */
 export const findBest = (places, typedText, limit) =>
   places
-    .map((place) => ({ place, fit: score(place.name, typedText) }))
+    .map((place) => ({ place, fit: scoreName(place.name, typedText) }))
     .filter(({ fit }) => fit > 0)
     .sort((a, b) => b.fit - a.fit)
     .slice(0, limit)
@@ -44,7 +44,7 @@ export const findBest = (places, typedText, limit) =>
 export const sortSections = (sections, typedText) =>
   sections
     .filter(({ places }) => places.length)
-    .map((section) => ({ section, fit: Math.max(...section.places.map(({ name }) => score(name, typedText))) }))
+    .map((section) => ({ section, fit: Math.max(...section.places.map(({ name }) => scoreName(name, typedText))) }))
     .sort((a, b) => b.fit - a.fit)
     .map(({ section }) => section);
 

@@ -29,7 +29,7 @@ const KNOWN = new Set([
 /** @typedef {string | MathElement} MathNode */
 
 /** @param {string} source @returns {MathElement | null} null if it cannot be read */
-export function mathTree(source) {
+export function parseMath(source) {
   const xmlDocument = parseXml(source);
   return xmlDocument.querySelector('parsererror') || xmlDocument.documentElement.localName !== 'math'
     ? null

@@ -10,7 +10,7 @@ export const listKeyMetrics = (available) => KEY_METRICS.filter((metric) => avai
  * Returns the sections of a choice: the key metrics first, then whole sections or single metrics by name.
  * @param {string[]} available @param {string[]} chosenNames @returns {Section[]}
  */
-export function chosenSections(available, chosenNames) {
+export function chooseSections(available, chosenNames) {
   const keys = chosenNames.includes('key') ? listKeyMetrics(available) : [];
   const sectionMetrics = chosenNames.includes('all')
     ? available
@@ -19,8 +19,8 @@ export function chosenSections(available, chosenNames) {
 }
 
 /** Returns the metrics of a choice without duplicates. @param {string[]} available @param {string[]} chosenNames */
-export const chosenMetrics = (available, chosenNames) => [
-  ...new Set(chosenSections(available, chosenNames).flatMap(({ metrics }) => metrics)),
+export const chooseMetrics = (available, chosenNames) => [
+  ...new Set(chooseSections(available, chosenNames).flatMap(({ metrics }) => metrics)),
 ];
 
 /**
@@ -33,7 +33,7 @@ export function withMetrics(available, chosenNames, metrics, isShown) {
   const keys = listKeyMetrics(available);
   const keepsKeys = chosenNames.includes('key') && (isShown || !metrics.some((metric) => keys.includes(metric)));
   const drawnMetrics = new Set(
-    chosenMetrics(available, keepsKeys ? chosenNames.filter((name) => name !== 'key') : chosenNames),
+    chooseMetrics(available, keepsKeys ? chosenNames.filter((name) => name !== 'key') : chosenNames),
   );
   for (const metric of metrics) {
     if (isShown) drawnMetrics.add(metric);

@@ -36,7 +36,7 @@ export const KEY_METRICS = [
   'loss/total',
 ];
 
-const rank = (/** @type {string} */ section) => {
+const rankSection = (/** @type {string} */ section) => {
   const index = SECTION_ORDER.indexOf(section);
   return index < 0 ? SECTION_ORDER.length : index;
 };
@@ -50,7 +50,7 @@ export function groupBySection(metrics) {
   }
   return [...sections]
     .map(([section, inside]) => ({ section, metrics: inside }))
-    .sort((a, b) => rank(a.section) - rank(b.section) || (a.section < b.section ? -1 : 1));
+    .sort((a, b) => rankSection(a.section) - rankSection(b.section) || (a.section < b.section ? -1 : 1));
 }
 
 /** Returns whether a metric has values only at some steps, as evaluations do. @param {string} metric */
@@ -81,7 +81,7 @@ const SIGNED = new Set(['critic/explained_variance']);
  * Returns the range of values that a metric of the catalog can have.
  * @param {{name: string, unit: string} | undefined} metricInfo its entry @returns {[number, number]}
  */
-export function possibleRange(metricInfo) {
+export function findPossibleRange(metricInfo) {
   if (!metricInfo || SIGNED.has(metricInfo.name)) return [-Infinity, Infinity];
   if (['fraction', 'probability'].includes(metricInfo.unit)) return [0, 1];
   return [COUNTED.has(metricInfo.unit) || NON_NEGATIVE.test(metricInfo.name) ? 0 : -Infinity, Infinity];

@@ -24,7 +24,7 @@ import { lookup } from './lookup.js';
  * Returns the index of the last ascending number that is not above `x`, or -1.
  * @param {number[]} sortedXs @param {number} x
  */
-export function lastAtOrBelow(sortedXs, x) {
+export function findLastAtOrBelow(sortedXs, x) {
   let [low, high] = [0, sortedXs.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -39,9 +39,9 @@ export function lastAtOrBelow(sortedXs, x) {
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
 export function readAt(series, x) {
-  const index = lastAtOrBelow(series.x, x);
+  const index = findLastAtOrBelow(series.x, x);
   const finite = index < 0 ? null : makePoint(series, index);
-  const gap = newestGap(series, x);
+  const gap = findNewestGap(series, x);
   if (!gap) return finite;
   return !finite || gap.x > finite.x || (gap.x === finite.x && gap.step > finite.step) ? gap : finite;
 }
@@ -74,7 +74,7 @@ const makePoint = ({ values, x, steps, n, low, high }, index) => ({
  * Returns the newest value at or before x that is not finite. For a mean, no run has a finite value there.
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
-function newestGap({ gaps, non_finite: nonFinite }, x) {
+function findNewestGap({ gaps, non_finite: nonFinite }, x) {
   const pointsBefore = (gaps ?? nonFinite).filter((point) => (point.x ?? point.step) <= x);
   if (!pointsBefore.length) return null;
   const newestPoint = pointsBefore.reduce((a, b) => ((b.x ?? b.step) >= (a.x ?? a.step) ? b : a));
@@ -113,12 +113,12 @@ export function readLines(lines, x, baseline = null) {
     smoothed,
     of: line.series.runs?.length ?? null,
     isOlder: recorded !== null && Number.isFinite(x) && recorded.x < x,
-    delta: base && base.line !== line ? difference(recorded, base.recorded) : null,
+    delta: base && base.line !== line ? computeDifference(recorded, base.recorded) : null,
     isBaseline: base?.line === line,
   }));
   return {
     x,
-    rows: rows.sort((a, b) => rank(b) - rank(a)),
+    rows: rows.sort((a, b) => rankRow(b) - rankRow(a)),
     baseline: base?.line.name ?? null,
     isBaselineMissing: baseline !== null && !base,
     isSmoothed,
@@ -129,7 +129,8 @@ const isRaw = (/** @type {Line} */ { role }) => role === 'raw' || role === 'raw 
 const lineKey = (/** @type {Line} */ { key, series }) => key ?? series.run ?? series.group ?? series.name;
 
 /** @param {Recorded | null} a @param {Recorded | null} b */
-const difference = (a, b) => (typeof a?.value === 'number' && typeof b?.value === 'number' ? a.value - b.value : null);
+const computeDifference = (a, b) =>
+  typeof a?.value === 'number' && typeof b?.value === 'number' ? a.value - b.value : null;
 
 /** @type {Record<string, number>} */
 const INFINITE_VALUES = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_VALUE };
@@ -138,7 +139,7 @@ const INFINITE_VALUES = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_V
  * Returns the sort key of a row. Sorting is stable, so lines with equal values stay in the order of the legend.
  * @param {Row} row
  */
-function rank({ recorded, smoothed }) {
+function rankRow({ recorded, smoothed }) {
   const point = recorded ?? smoothed;
   if (!point) return -Infinity;
   return typeof point.value === 'number' ? point.value : (lookup(INFINITE_VALUES, point.value) ?? -Number.MAX_VALUE);

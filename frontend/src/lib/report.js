@@ -2,7 +2,7 @@
  * A report as one HTML file without scripts and external resources, in which every text is escaped. Pure. Its policy
  * allows only its own styles and images, so that nothing in it can be executed.
  */
-import { visible } from './text/visible.js';
+import { makeVisible } from './text/visible.js';
 import { lookup } from './lookup.js';
 
 /**
@@ -22,7 +22,7 @@ export const POLICY =
 const ENTITIES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 
 /** Returns text escaped for HTML, with visible control characters. @param {unknown} text */
-export const escapeHtml = (text) => visible(String(text)).replace(/[&<>"']/g, (sign) => lookup(ENTITIES, sign));
+export const escapeHtml = (text) => makeVisible(String(text)).replace(/[&<>"']/g, (sign) => lookup(ENTITIES, sign));
 
 /** Returns a link if an address leads to a page. Addresses with other schemes stay text. @param {string} link */
 const makeLink = (link) =>
@@ -61,7 +61,7 @@ ${values ? `<details><summary>Values of ${escapeHtml(title)}</summary>${tableHtm
  * @param {number} points @param {number} minPoints
  * @returns {Generator<{points: number, values: boolean, rollouts: boolean}>}
  */
-export function* sizes(points, minPoints) {
+export function* listSizes(points, minPoints) {
   for (let count = points; count > minPoints; count = Math.floor(count / 2))
     yield { points: count, values: true, rollouts: true };
   yield { points: minPoints, values: true, rollouts: true };

@@ -146,7 +146,7 @@ export const GROUP_ORDERS = {
  * @param {Filter} filter
  * @param {string} order
  */
-export function chosenGroups(groups, filter, order) {
+export function chooseGroups(groups, filter, order) {
   const matchingGroups = groups.filter(
     (group) => groupPasses(filter, group) && group.completions.some((completion) => passes(filter, completion)),
   );
@@ -158,25 +158,25 @@ export function chosenGroups(groups, filter, order) {
 export const CARD_ORDERS = { index: 'index', reward: 'reward', advantage: 'advantage', length: 'length' };
 
 /** @param {{completion: Completion, index: number}[]} cards @param {string} order */
-export function sortedCards(cards, order) {
+export function sortCards(cards, order) {
   /** @type {Record<string, (completion: Completion) => number>} */
   const keys = {
-    reward: ({ reward }) => -number(reward),
-    advantage: ({ advantage }) => -number(advantage),
+    reward: ({ reward }) => -toNumber(reward),
+    advantage: ({ advantage }) => -toNumber(advantage),
     length: ({ tokens }) => -tokens,
   };
   const key = lookup(keys, order);
   return key ? [...cards].sort((a, b) => key(a.completion) - key(b.completion)) : cards;
 }
 
-const number = (/** @type {number | string | null} */ value) => (typeof value === 'number' ? value : -Infinity);
+const toNumber = (/** @type {number | string | null} */ value) => (typeof value === 'number' ? value : -Infinity);
 
 /**
  * Returns the index in `steps` of the nearest step that is not after the requested one, or 0 if all are after it.
  * @param {number[]} steps ascending
  * @param {number} step
  */
-export function nearestStep(steps, step) {
+export function findNearestStep(steps, step) {
   const nextIndex = steps.findIndex((storedStep) => storedStep > step);
   if (nextIndex < 0) return steps.length - 1;
   return Math.max(0, nextIndex - 1);

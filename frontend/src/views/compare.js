@@ -3,19 +3,19 @@ import { html, useEffect, useMemo, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useGet, useLoad } from '../data/resource.js';
 import { useLive } from '../data/live.js';
-import { aboutMetric, groupLooks, relatedLooks, say, useJumpToPanels } from '../app/state.js';
+import { findMetricInfo, groupLooks, makeRelatedLooks, say, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, number, text } from '../lib/url.js';
-import { chosenSections } from '../lib/metric_choice.js';
+import { chooseSections } from '../lib/metric_choice.js';
 import { groupBySection, filterMetrics } from '../lib/metrics.js';
-import { onePerConfig, scalesApart, scaleWarning } from '../lib/runs/comparable.js';
+import { keepOnePerConfig, findScalesApart, scaleWarning } from '../lib/runs/comparable.js';
 import { parseGrouping } from '../lib/runs/grouping.js';
 import {
   chooseBand,
-  baselineKey,
-  drawnGroups,
-  fairShare,
+  findBaselineKey,
+  selectDrawnGroups,
+  takeFairShare,
   findGroup,
   makeGroups,
   makeRunNames,
@@ -24,7 +24,7 @@ import { MAX_RUNS } from '../data/series.js';
 import { listMetrics, runTitle } from '../lib/runs/fields.js';
 import { listOnsets } from '../lib/runs/verdicts.js';
 import { formatCount, plural } from '../lib/text/format.js';
-import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { CURVE_SPEC, makeCurveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
 import { Head, makeTitle } from '../components/compare/head.js';
 import { MAX_MATCHING, makeChoice, emptyChoice, loadRuns } from '../components/compare/runs.js';
@@ -161,14 +161,15 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
   const groups = useMemo(() => makeGroups(runs, grouping), [runs, grouping]);
   const control = groups.some(({ name }) => name === CONTROL_ARM) ? CONTROL_ARM : '';
   const view = { ...query, baseline: query.baseline || control };
-  const drawnIds = useMemo(() => fairShare(groups, MAX_RUNS), [groups]);
-  const looks = isGrouped ? groupLooks(groups) : relatedLooks(drawnGroups(groups, drawnIds));
+  const drawnIds = useMemo(() => takeFairShare(groups, MAX_RUNS), [groups]);
+  const looks = isGrouped ? groupLooks(groups) : makeRelatedLooks(selectDrawnGroups(groups, drawnIds));
   const names = useMemo(() => makeRunNames(groups), [runs.map(runTitle).join('|'), groups]);
-  const configs = useMemo(() => onePerConfig(runs.filter(({ id }) => drawnIds.includes(id))), [runs, drawnIds]);
-  const warning = (/** @type {string} */ metric) => scaleWarning(scalesApart(metric, aboutMetric(metric), configs));
+  const configs = useMemo(() => keepOnePerConfig(runs.filter(({ id }) => drawnIds.includes(id))), [runs, drawnIds]);
+  const warning = (/** @type {string} */ metric) =>
+    scaleWarning(findScalesApart(metric, findMetricInfo(metric), configs));
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
   const available = listMetrics(runs);
-  const sections = view.q ? groupBySection(filterMetrics(available, view.q)) : chosenSections(available, view.metrics);
+  const sections = view.q ? groupBySection(filterMetrics(available, view.q)) : chooseSections(available, view.metrics);
   const metrics = [...new Set(sections.flatMap((section) => section.metrics))];
   const curves = {
     x: view.x,
@@ -185,7 +186,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     outliers: view.outliers,
     tune: view.tune,
     order: view.order,
-    baseline: baselineKey(view.baseline, groups, isGrouped),
+    baseline: findBaselineKey(view.baseline, groups, isGrouped),
   };
   useJumpToPanels(available, (panel) => change({ tab: 'curves', panel }, { push: true }));
   const onsets = listOnsets(runs);
@@ -196,7 +197,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
       run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }),
     },
     d: { label: 'show or hide individual seeds', run: () => change({ seeds: !view.seeds }) },
-    ...curveKeys(view, change),
+    ...makeCurveKeys(view, change),
   });
 
   const [isReporting, setReporting] = useState(false);

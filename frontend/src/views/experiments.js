@@ -7,12 +7,12 @@ import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { useGet } from '../data/resource.js';
 import { experimentAddress } from '../lib/runs/addresses.js';
-import { addressOfView } from '../lib/runs/views.js';
+import { viewAddress } from '../lib/runs/views.js';
 import { verdictTitle, VERDICT_NAMES, VERDICTS } from '../lib/runs/verdicts.js';
 import { formatCount, formatValue, plural, listSome } from '../lib/text/format.js';
 import { lookup } from '../lib/lookup.js';
 import { text } from '../lib/url.js';
-import { DataTable, numbers } from '../components/shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../components/shared/data_table.js';
 import { Icon } from '../components/shared/icons.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
 
@@ -79,7 +79,7 @@ function SavedComparisons() {
     views.length > 0 &&
     html`<nav class="experiments-saved toolbar" aria-label="Saved comparisons">
       <span class="quiet">Saved comparisons</span>
-      ${views.map((view) => html`<a class="chip" key=${view.id} href=${addressOfView(view)} title=${view.query}>${view.name}</a>`)}
+      ${views.map((view) => html`<a class="chip" key=${view.id} href=${viewAddress(view)} title=${view.query}>${view.name}</a>`)}
     </nav>`
   );
 }
@@ -134,7 +134,7 @@ function List({ page, query }) {
         'verdicts',
         { title: 'best accuracy', isNumber: true, help: 'Highest held-out accuracy of a run at its last evaluation' },
         'variants',
-        ...numbers('created', 'last activity'),
+        ...makeNumberHeads('created', 'last activity'),
       ]}
     >
       <tbody>

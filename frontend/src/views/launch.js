@@ -8,20 +8,20 @@ import { useTitle } from '../app/title.js';
 import { list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
 import { getAt } from '../lib/launch/layers.js';
-import { belowBase, belowVariant, laidOver, dropNames } from '../lib/launch/merge.js';
+import { mergeBelowBase, mergeBelowVariant, layOver, dropNames } from '../lib/launch/merge.js';
 import {
   MAX_IN_NAME,
   beyondFork,
   makeBody,
-  contentKey,
-  defaultName,
-  formFromConfig,
+  makeContentKey,
+  makeDefaultName,
+  makeForm,
   parseSeeds,
   makeRequests,
-  shortValue,
+  formatShortValue,
   withChanges,
 } from '../lib/launch/form.js';
-import { NO_SWEEP, isSweep, sweepable, withKnob } from '../lib/launch/sweep.js';
+import { NO_SWEEP, isSweep, listSweepable, withKnob } from '../lib/launch/sweep.js';
 import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
 import { useVerdicts } from '../components/launch/validation.js';
 import { makeLayer, withPlainMessage } from '../components/launch/knobs.js';
@@ -113,7 +113,7 @@ function Start({ offers }) {
     if (!query.from || !origin.data || (query.fork && !fork.data)) return;
     const { config, variant, seed, name } = origin.data;
     change({
-      ...formFromConfig(offers.catalog, fork.data ? beyondFork(config ?? {}, fork.data.step) : (config ?? {}), {
+      ...makeForm(offers.catalog, fork.data ? beyondFork(config ?? {}, fork.data.step) : (config ?? {}), {
         variant,
         seed,
         experiment: query.fork ? '' : `${name} again`,
@@ -134,11 +134,11 @@ function Start({ offers }) {
  */
 export function useLayers(catalog, base, variants) {
   return useMemo(() => {
-    const below = belowBase(catalog, base);
-    const baseLayer = { below, full: laidOver(catalog, below, base) };
+    const below = mergeBelowBase(catalog, base);
+    const baseLayer = { below, full: layOver(catalog, below, base) };
     const variantLayers = variants.map((variant) => {
-      const fieldsBelow = belowVariant(catalog, base, variant);
-      return { below: fieldsBelow, full: laidOver(catalog, fieldsBelow, dropNames(variant)) };
+      const fieldsBelow = mergeBelowVariant(catalog, base, variant);
+      return { below: fieldsBelow, full: layOver(catalog, fieldsBelow, dropNames(variant)) };
     });
     const [first] = variants;
     const { policy = {} } = /** @type {{policy?: object}} */ (base);
@@ -146,10 +146,10 @@ export function useLayers(catalog, base, variants) {
       base: baseLayer,
       variants: variantLayers,
       shared: first
-        ? { below: belowVariant(catalog, { policy }, { preset: first.preset }), full: variantLayers[0].below }
+        ? { below: mergeBelowVariant(catalog, { policy }, { preset: first.preset }), full: variantLayers[0].below }
         : baseLayer,
     };
-  }, [catalog, contentKey({ base, variants })]);
+  }, [catalog, makeContentKey({ base, variants })]);
 }
 
 /**
@@ -165,10 +165,10 @@ const resolveConfigs = (verdicts, fulls) =>
  * Returns the value of each variant at a path, if they differ.
  * @param {Variant[]} variants @param {object[]} fulls @param {string} path
  */
-function differences(variants, fulls, path) {
+function findDifferences(variants, fulls, path) {
   const values = fulls.map((full) => getAt(full, path));
-  if (new Set(values.map(contentKey)).size < 2) return '';
-  return `differs: ${variants.map(({ name }, i) => `${name} ${shortValue(values[i])}`).join(' · ')}`;
+  if (new Set(values.map(makeContentKey)).size < 2) return '';
+  return `differs: ${variants.map(({ name }, i) => `${name} ${formatShortValue(values[i])}`).join(' · ')}`;
 }
 
 /** @param {Query} query */
@@ -233,7 +233,7 @@ function LaunchForm({ offers, query, change, fork }) {
   const sharedKnobs = {
     ...baseProps,
     ...layers.shared,
-    differsAt: (/** @type {string} */ path) => differences(variants, fulls, path),
+    differsAt: (/** @type {string} */ path) => findDifferences(variants, fulls, path),
   };
   const makeKnobs = (/** @type {number} */ i) => ({
     ...baseProps,
@@ -256,7 +256,7 @@ function LaunchForm({ offers, query, change, fork }) {
       <input
         class="field launch-name"
         aria-label=${fork ? 'Name of the fork' : 'Name of the experiment'}
-        placeholder=${fork ? 'Generated automatically' : defaultName(variants)}
+        placeholder=${fork ? 'Generated automatically' : makeDefaultName(variants)}
         value=${query.name}
         onInput=${(event) => change({ name: event.target.value })}
       />
@@ -313,7 +313,7 @@ function LaunchForm({ offers, query, change, fork }) {
           html`<${SweepCard}
             sweep=${query.sweep}
             planState=${planState}
-            offers=${sweepable(catalog.schema, layers.variants[0]?.full ?? layers.base.full)}
+            offers=${listSweepable(catalog.schema, layers.variants[0]?.full ?? layers.base.full)}
             onChange=${(/** @type {Query['sweep']} */ sweep) => change({ sweep })}
           />`
         }

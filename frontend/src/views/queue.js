@@ -16,7 +16,7 @@ import { IconButton } from '../components/shared/icons.js';
 import { Progress, SandboxLayers, Status } from '../components/shared/marks.js';
 import { ForOperator } from '../components/shared/role.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
-import { Heads, numbers } from '../components/shared/data_table.js';
+import { Heads, makeNumberHeads } from '../components/shared/data_table.js';
 
 const EVENTS = ['run', 'worker'];
 const MAX_WAITING = 200;
@@ -145,7 +145,7 @@ const nameCell = (/** @type {Run} */ run) => html`
   </td>
 `;
 
-const NAMES = ['run', 'variant', ...numbers('seed'), 'experiment'];
+const NAMES = ['run', 'variant', ...makeNumberHeads('seed'), 'experiment'];
 const ACTION = { title: html`<span class="visually-hidden">Action</span>` };
 
 /** @param {string} icon @param {string} title @param {() => void} onClick */
@@ -163,7 +163,7 @@ const withPriority =
 function Training({ runs, act, stop }) {
   const findSlot = (/** @type {Run} */ run) => workers.value.items.find((slot) => runOn(slot) === run.id);
   return html`<table class="table">
-    <${Heads} heads=${[...NAMES, 'status', 'worker', 'device', ...numbers('step', 'time left'), ACTION]} />
+    <${Heads} heads=${[...NAMES, 'status', 'worker', 'device', ...makeNumberHeads('step', 'time left'), ACTION]} />
     <tbody>
       ${runs.map((run) => {
         const slot = findSlot(run);
@@ -205,7 +205,7 @@ function Training({ runs, act, stop }) {
 /** @param {{items: Api.QueuedRun[], act: Act, stop: (run: Run) => void}} props */
 function Waiting({ items, act, stop }) {
   return html`<table class="table">
-    <${Heads} heads=${[...numbers('#'), ...NAMES, 'waiting for', ...numbers('priority'), 'since', ACTION]} />
+    <${Heads} heads=${[...makeNumberHeads('#'), ...NAMES, 'waiting for', ...makeNumberHeads('priority'), 'since', ACTION]} />
     <tbody>
       ${items.map(
         (run) => html`<tr key=${run.id}>
@@ -252,13 +252,13 @@ function Workers() {
                 <${Heads} heads=${[
                   'device',
                   'host',
-                  ...numbers('pid'),
+                  ...makeNumberHeads('pid'),
                   'state',
-                  ...numbers('CPU'),
+                  ...makeNumberHeads('CPU'),
                   'memory',
                   gpus && 'GPU',
                   { title: 'disk', help: 'bytes per second read and written' },
-                  ...numbers('disk free'),
+                  ...makeNumberHeads('disk free'),
                   { title: 'network', help: 'bytes per second received and sent' },
                   'sandbox',
                   'last heartbeat',

@@ -9,7 +9,7 @@ import { useTitle } from '../app/title.js';
 import { listMetrics } from '../lib/runs/fields.js';
 import { isForeign } from '../lib/runs/origin.js';
 import { choice, flag, list, text } from '../lib/url.js';
-import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { CURVE_SPEC, makeCurveKeys } from '../components/curves/controls.js';
 import { Loaded, Skeleton } from '../components/shared/states.js';
 import { TabPanel, Tabs } from '../components/shared/tabs.js';
 import { RolloutsTab } from '../components/rollouts/tab.js';
@@ -66,7 +66,7 @@ export function View({ run_id: id }) {
 /** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void}} props */
 function Page({ run, onChange, reload }) {
   const [view, change] = useQuery(SPEC);
-  useKeys(curveKeys(view, change));
+  useKeys(makeCurveKeys(view, change));
   useJumpToPanels(listMetrics([run]), (panel) => change({ tab: 'charts', panel }, { push: true }));
   const tabs = isForeign(run) ? TABS.filter((tab) => tab.isForeign) : TABS;
   const tab = tabs.find(({ value }) => value === view.tab) ?? tabs[0];

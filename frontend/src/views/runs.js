@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useRuns, useUnlistedRuns } from '../data/run_list.js';
 import { get } from '../data/api.js';
-import { isNarrow, mayChange, relatedLooks, sayError, useJumpToPanels } from '../app/state.js';
+import { isNarrow, mayChange, makeRelatedLooks, sayError, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
@@ -12,7 +12,7 @@ import { makeGroups } from '../lib/runs/groups.js';
 import { makeRunField, isEvaluation, listMetrics, runTitle } from '../lib/runs/fields.js';
 import { VERDICT_NAMES } from '../lib/runs/verdicts.js';
 import { highlight } from '../charts/crosshair.js';
-import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { CURVE_SPEC, makeCurveKeys } from '../components/curves/controls.js';
 import { runColumns } from '../components/runs/columns.js';
 import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Grid, isHead, withGroups } from '../components/shared/table.js';
@@ -63,11 +63,11 @@ const makeParameters = (
 ) => ({
   ...makeFilter({ q, status, verdict, tag, variant, experiment, archived, trash }),
   sort,
-  include: included([...columns, group]),
+  include: listIncluded([...columns, group]),
 });
 
 /** Returns the extra parts of runs that the columns need. @param {string[]} keys */
-const included = (keys) =>
+const listIncluded = (keys) =>
   [keys.some((key) => key.startsWith('config:')) && 'config', keys.includes('changes') && 'changes']
     .filter(Boolean)
     .join() || undefined;
@@ -107,7 +107,7 @@ export function View() {
     : [...new Set([...withCurves, ...trainedIds])].slice(0, MAX_SHOWN_AT_FIRST);
   const allRuns = [...runs.items, ...unlisted.runs];
   const runById = useMemo(() => new Map(allRuns.map((run) => [run.id, run])), [runs.items, unlisted.runs.length]);
-  const looks = relatedLooks(makeGroups(shownIds.map((id) => runById.get(id) ?? makeUnloadedRun(id))));
+  const looks = makeRelatedLooks(makeGroups(shownIds.map((id) => runById.get(id) ?? makeUnloadedRun(id))));
   const names = useMemo(
     () => new Map(allRuns.map((run) => [run.id, runTitle(run)])),
     [runs.items, unlisted.runs.length],
@@ -160,7 +160,7 @@ export function View() {
       label: 'compare the selected or shown runs',
       run: () => compare(selectedIds.size ? [...selectedIds] : shownIds),
     },
-    ...curveKeys(view, change),
+    ...makeCurveKeys(view, change),
   });
 
   const isAllSelected = ids.length > 0 && ids.every((id) => selectedIds.has(id));

@@ -1,6 +1,6 @@
 /** The menu that chooses which runs share a mean, by one or several fields. */
 import { html, useMemo } from '../../dom.js';
-import { fieldsThatDiffer, parseGrouping } from '../../lib/runs/grouping.js';
+import { findDifferingFields, parseGrouping } from '../../lib/runs/grouping.js';
 import { Menu } from '../shared/overlay.js';
 import { Segments } from '../shared/marks.js';
 import { FieldChooser } from './chooser.js';
@@ -39,7 +39,7 @@ export function GroupBy({ grouping, runs, onChange }) {
 
 /** @param {{keys: string[], runs: Api.RunItem[], onChange: (by: string) => void}} props */
 function Choice({ keys, runs, onChange }) {
-  const fields = useMemo(() => fieldsThatDiffer(runs).map((path) => `config.${path}`), [runs]);
+  const fields = useMemo(() => findDifferingFields(runs).map((path) => `config.${path}`), [runs]);
   const options = [...new Set([...Object.keys(TITLES), ...keys, ...fields])];
   return html`<${FieldChooser}
     options=${options}

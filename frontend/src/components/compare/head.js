@@ -1,6 +1,6 @@
 /** The header of an experiment or a comparison, with a summary and exports. */
 import { html, useMemo } from '../../dom.js';
-import { configColumns, fieldRows } from '../../lib/runs/differences.js';
+import { makeConfigColumns, makeFieldRows } from '../../lib/runs/differences.js';
 import { address } from '../../lib/url.js';
 import { plural, listSome } from '../../lib/text/format.js';
 import { copyText } from '../../app/actions.js';
@@ -24,10 +24,12 @@ const MAX_FIELDS = 3;
  * @param {{groups: Group[], onSettings: () => void}} props
  */
 function Differences({ groups, onSettings }) {
-  const { paths, columns } = useMemo(() => configColumns(groups), [groups]);
+  const { paths, columns } = useMemo(() => makeConfigColumns(groups), [groups]);
   if (!paths.length) return null;
   const isPair = columns.length === 2 && paths.length <= MAX_VALUES;
-  const words = isPair ? fieldRows(paths, columns).map(({ label, texts }) => `${label} ${texts.join(' / ')}`) : paths;
+  const words = isPair
+    ? makeFieldRows(paths, columns).map(({ label, texts }) => `${label} ${texts.join(' / ')}`)
+    : paths;
   return html`<button class="button-quiet compare-differs" title="All config differences" onClick=${onSettings}>
     <span>differs in ${listSome(words, MAX_FIELDS)}</span>
   </button>`;

@@ -7,21 +7,21 @@ import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
 import { findGroup } from '../../lib/runs/groups.js';
 import {
-  asCsv,
-  asLatex,
-  asMarkdown,
+  toCsv,
+  toLatex,
+  toMarkdown,
   columnNote,
   columnTitle,
   estimateText,
-  matrixParams,
-  namedRows,
+  makeMatrixParams,
+  nameRows,
   planText,
   reachedText,
-  seedsToQueue,
+  chooseSeeds,
   makeSentences,
   verdictText,
 } from '../../lib/runs/matrix.js';
-import { verdictCounts } from '../../lib/runs/summary.js';
+import { countVerdicts } from '../../lib/runs/summary.js';
 import { plural } from '../../lib/text/format.js';
 import { encode, list, text } from '../../lib/url.js';
 import { ActionMenu, Confirm } from '../shared/overlay.js';
@@ -43,11 +43,11 @@ import { lookup } from '../../lib/lookup.js';
 export function Matrix({ groups, grouping, runs, view, change, available, looks }) {
   const chosenBaseline = findGroup(view.baseline, groups);
   const baseline = chosenBaseline ?? groups[0];
-  const params = matrixParams(groups, view, baseline);
+  const params = makeMatrixParams(groups, view, baseline);
   const { data, error, reload } = useGet('/matrix', params, { live: ['run'], every: 5000 });
   const [pointedCell, setPointedCell] = useState(/** @type {CellAddress | null} */ (null));
   const [cellToQueue, setCellToQueue] = useState(/** @type {CellAddress | null} */ (null));
-  const rows = data ? namedRows(groups, data) : [];
+  const rows = data ? nameRows(groups, data) : [];
   const findRow = (/** @type {string | undefined} */ name) => rows.find((row) => row.name === name)?.row;
   return html`<section class="section matrix" aria-labelledby="matrix-title">
     <div class="section-head">
@@ -148,7 +148,7 @@ function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQu
               </span>
               <div class="matrix-runs"><${SeedLinks} runs=${findRuns(name)} /></div>
             </th>
-            <td><${Verdicts} counts=${verdictCounts(findRuns(name))} /></td>
+            <td><${Verdicts} counts=${countVerdicts(findRuns(name))} /></td>
             ${data.columns.map(
               ({ key }) => html`<td class="number" key=${key}>
                 <${Cell}
@@ -260,10 +260,10 @@ function Details({ data, pointedCell, row, baseline }) {
 /** @param {{rows: import('../../lib/runs/matrix.js').NamedRow[], matrix: Api.Matrix}} props */
 function CopyMenu({ rows, matrix }) {
   const items = [
-    { label: 'Copy as Markdown', run: () => copyText(asMarkdown(rows, matrix), 'Markdown') },
-    { label: 'Copy as LaTeX', run: () => copyText(asLatex(rows, matrix), 'LaTeX') },
-    { label: 'Copy as CSV', run: () => copyText(asCsv(rows, matrix), 'CSV') },
-    { label: 'Save as CSV', run: () => download(asCsv(rows, matrix), 'matrix.csv') },
+    { label: 'Copy as Markdown', run: () => copyText(toMarkdown(rows, matrix), 'Markdown') },
+    { label: 'Copy as LaTeX', run: () => copyText(toLatex(rows, matrix), 'LaTeX') },
+    { label: 'Copy as CSV', run: () => copyText(toCsv(rows, matrix), 'CSV') },
+    { label: 'Save as CSV', run: () => download(toCsv(rows, matrix), 'matrix.csv') },
   ];
   return html`<${ActionMenu} items=${items} label="Copy" />`;
 }
@@ -276,7 +276,7 @@ function CopyMenu({ rows, matrix }) {
  */
 function QueueSeeds({ cell, group, baseline, groups, moreSeeds, onClose }) {
   const postOnce = usePostOnce();
-  const clones = seedsToQueue(group.runs, baseline.runs, moreSeeds);
+  const clones = chooseSeeds(group.runs, baseline.runs, moreSeeds);
   const queue = async () => {
     try {
       const queuedRuns = await postOnce(

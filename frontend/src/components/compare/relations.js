@@ -1,7 +1,7 @@
 /** Plots of results against settings: parallel coordinates and a scatter plot, in which a brush selects runs. */
 import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { comparisonAddress } from '../../lib/runs/addresses.js';
-import { makeAxis, filterBrushed, possibleAxes, usualAxes } from '../../lib/runs/axes.js';
+import { makeAxis, filterBrushed, listPossibleAxes, chooseUsualAxes } from '../../lib/runs/axes.js';
 import { makeRunField } from '../../lib/runs/fields.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Menu } from '../shared/overlay.js';
@@ -24,8 +24,8 @@ export function Relations({ runs, view, change, findLook }) {
   const [brushes, setBrushes] = useState(/** @type {import('../../lib/runs/axes.js').Brushes} */ ({}));
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   const width = useWidth(element);
-  const possible = useMemo(() => possibleAxes(runs), [runs]);
-  const keys = (view.axes ?? usualAxes(possible)).filter((key) => possible.includes(key));
+  const possible = useMemo(() => listPossibleAxes(runs), [runs]);
+  const keys = (view.axes ?? chooseUsualAxes(possible)).filter((key) => possible.includes(key));
   const drawnRuns = runs.slice(0, MAX_LINES);
   const axes = useMemo(() => keys.map((key) => makeAxis(key, runs)), [keys.join('\n'), runs]);
   if (runs.length < 2 || possible.length < 2) return null;
@@ -71,11 +71,11 @@ export function Relations({ runs, view, change, findLook }) {
       ${
         isScatter
           ? html`
-            <${Select} label="x" value=${keys[0]} options=${possible.map(option)} onChange=${(key) => chooseAxis(0, key)} />
+            <${Select} label="x" value=${keys[0]} options=${possible.map(makeOption)} onChange=${(key) => chooseAxis(0, key)} />
             <${Select}
               label="y"
               value=${keys.at(-1)}
-              options=${possible.map(option)}
+              options=${possible.map(makeOption)}
               onChange=${(key) => chooseAxis(1, key)}
             />
           `
@@ -112,7 +112,7 @@ export function Relations({ runs, view, change, findLook }) {
   </section>`;
 }
 
-const option = (/** @type {string} */ key) => ({ value: key, label: formatAxisTitle(key) });
+const makeOption = (/** @type {string} */ key) => ({ value: key, label: formatAxisTitle(key) });
 
 /** @param {{keys: string[], possible: string[], change: (changes: object) => void}} props */
 function AxisChooser({ keys, possible, change }) {

@@ -5,12 +5,12 @@ import { ApiError, get } from '../../data/api.js';
 import { download } from '../../app/actions.js';
 import { cursor } from '../../charts/cursor.js';
 import { renderPicture } from '../../charts/draw.js';
-import { chartTheme } from '../../charts/theme.js';
+import { makeChartTheme } from '../../charts/theme.js';
 import { endMeaning, positionText, readLines, makeTable } from '../../lib/reading.js';
-import { reportHtml, sizes } from '../../lib/report.js';
+import { reportHtml, listSizes } from '../../lib/report.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
 import { findGroup } from '../../lib/runs/groups.js';
-import { matrixParams, namedRows, plainTable, planText } from '../../lib/runs/matrix.js';
+import { makeMatrixParams, nameRows, toPlainTable, planText } from '../../lib/runs/matrix.js';
 import { formatBytes, formatTime, formatValue, plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
@@ -70,7 +70,7 @@ async function loadMatrix({ groups, baseline, matrix: view }) {
   /** @type {Api.Matrix} */
   let matrix;
   try {
-    matrix = await get('/matrix', matrixParams(groups, view, base));
+    matrix = await get('/matrix', makeMatrixParams(groups, view, base));
   } catch (error) {
     if (!(error instanceof ApiError && REFUSED.includes(error.status))) throw error;
     return { title, note: `The service refused it: ${error.detail || error.title}.` };
@@ -78,7 +78,7 @@ async function loadMatrix({ groups, baseline, matrix: view }) {
   return {
     title,
     note: [`Differences from ${baseline}.`, planText(matrix)].concat(matrix.notes).join(' '),
-    table: plainTable(namedRows(groups, matrix), matrix),
+    table: toPlainTable(nameRows(groups, matrix), matrix),
   };
 }
 
@@ -139,7 +139,7 @@ const makeRollout = (group, runName) => ({
  * @param {Comparison} comparison @param {boolean} values
  * @param {boolean} rollouts @param {number} prompts
  */
-const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
+const describeLeftOut = ({ metrics, groups }, values, rollouts, prompts) => [
   ...(metrics.length > MAX_METRICS ? [`the first ${MAX_METRICS} of ${metrics.length} metrics`] : []),
   ...(values ? [] : [`without tables of values, to stay below ${formatBytes(MAX_BYTES)}`]),
   ...(rollouts ? [] : [`without rollouts, to stay below ${formatBytes(MAX_BYTES)}`]),
@@ -157,7 +157,7 @@ const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
 async function makeReport(comparison, options, isWanted) {
   const { metrics, runs, groups, view } = comparison;
   const rollouts = await loadRollouts(comparison, options);
-  const theme = chartTheme(shade.peek());
+  const theme = makeChartTheme(shade.peek());
   const cursorNow = cursor.peek();
   const cursorText = cursorNow?.isPinned
     ? positionText(view.x, cursorNow.x)
@@ -166,7 +166,7 @@ async function makeReport(comparison, options, isWanted) {
   let charts = [];
   let drawnPoints = 0;
   let text = '';
-  for (const { points, values, rollouts: withRollouts } of sizes(choosePoints(comparison), POINTS.min)) {
+  for (const { points, values, rollouts: withRollouts } of listSizes(choosePoints(comparison), POINTS.min)) {
     if (points !== drawnPoints) charts = [];
     drawnPoints = points;
     for (const metric of metrics.slice(charts.length, MAX_METRICS)) {
@@ -184,7 +184,7 @@ async function makeReport(comparison, options, isWanted) {
         `values: ${cursorText}`,
         view.smoothing ? `smoothed ${view.smoothing}` : 'unsmoothed',
         `at most ${points} points a curve, peaks kept`,
-        ...leftOut(comparison, values, withRollouts, options.prompts),
+        ...describeLeftOut(comparison, values, withRollouts, options.prompts),
       ],
       charts: values ? charts : charts.map(({ title, picture }) => ({ title, picture })),
       sections: [await loadMatrix(comparison), makeDifferences(comparison)],

@@ -1,6 +1,6 @@
 /** The runs to compare: those of an experiment, named runs, or those that match a query. */
 import { getAll } from '../../data/api.js';
-import { namedRuns } from '../../data/run_list.js';
+import { loadNamedRuns } from '../../data/run_list.js';
 
 /**
  * @typedef {{experiment: string, runs: string[] | null, query: string}} Choice the first one that is not empty is used
@@ -28,7 +28,7 @@ export function emptyChoice({ experiment, runs }) {
  * @param {Choice} choice @param {AbortSignal} signal @returns {Promise<Loaded>}
  */
 export async function loadRuns({ experiment, runs, query }, signal) {
-  if (!experiment && runs?.length) return namedRuns([...new Set(runs)], { include: 'config' }, signal);
+  if (!experiment && runs?.length) return loadNamedRuns([...new Set(runs)], { include: 'config' }, signal);
   const filter = experiment ? { experiment } : { query };
   const limit = experiment ? Infinity : MAX_MATCHING + 1;
   const loadedRuns = await getAll('/runs', { ...filter, include: 'config', limit: 200 }, { limit, signal });

@@ -3,13 +3,13 @@ import { html, useEffect, useState } from '../../dom.js';
 import { say, sayError } from '../../app/state.js';
 import { post } from '../../data/api.js';
 import { useGet } from '../../data/resource.js';
-import { bestLine } from '../../lib/runs/search.js';
+import { makeBestLine } from '../../lib/runs/search.js';
 import { formatField } from '../../lib/runs/config.js';
 import { formatDuration, formatMoney, formatValue, plural } from '../../lib/text/format.js';
 import { Confirm } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 import { Ago } from '../shared/states.js';
-import { DataTable, numbers } from '../shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../shared/data_table.js';
 
 const LIVE = ['queued', 'running', 'paused'];
 const PLOT = { width: 640, height: 120, edge: 8 };
@@ -110,19 +110,19 @@ function Finalists({ search }) {
     </p>
     <${DataTable}
       name="Final comparison"
-      heads=${['configuration', ...numbers('mean', '95 % interval', 'n', 'difference from the first', 'p (Holm, all pairs)')]}
+      heads=${['configuration', ...makeNumberHeads('mean', '95 % interval', 'n', 'difference from the first', 'p (Holm, all pairs)')]}
     >
     <tbody>
       ${search.finalists.map(
         (row) => html`<tr key=${row.number}>
           <th scope="row">${row.variant}</th>
           <td class="number">${formatValue(row.mean)}</td>
-          <td class="number">${interval(row.low, row.high)}</td>
+          <td class="number">${formatInterval(row.low, row.high)}</td>
           <td class="number">
             ${row.n}${row.waiting > 0 && html` <span class="faint">+ ${row.waiting} to come</span>`}
           </td>
           <td class="number">
-            ${formatValue(row.difference)} ${interval(row.difference_low, row.difference_high, '')}
+            ${formatValue(row.difference)} ${formatInterval(row.difference_low, row.difference_high, '')}
             ${row.paired !== null && html` <span class="faint">${row.paired ? 'paired' : 'unpaired'}</span>`}
           </td>
           <td class="number">${formatValue(row.p)}</td>
@@ -133,7 +133,7 @@ function Finalists({ search }) {
 }
 
 /** @param {number | null} low @param {number | null} high @param {string} [fallback] */
-const interval = (low, high, fallback = '–') =>
+const formatInterval = (low, high, fallback = '–') =>
   low === null || high === null ? fallback : `[${formatValue(low)}, ${formatValue(high)}]`;
 
 /**
@@ -141,7 +141,7 @@ const interval = (low, high, fallback = '–') =>
  * @param {{search: Api.SearchItem}} props
  */
 function BestSoFar({ search }) {
-  const { dots, line, low, high } = bestLine(search.trials, PLOT);
+  const { dots, line, low, high } = makeBestLine(search.trials, PLOT);
   if (dots.length < 2) return null;
   const label = `${search.settings.metric} of ${plural(dots.length, 'configuration')} in order, from
     ${formatValue(low)} to ${formatValue(high)}; the line is the best so far`;
@@ -172,7 +172,7 @@ function Trials({ search }) {
   return html`<${DataTable}
     name="Configurations"
     frame="table-scroll search-trials"
-    heads=${[...numbers('#'), ...search.knobs, ...numbers(search.settings.metric, 'step'), 'state', 'reason']}
+    heads=${[...makeNumberHeads('#'), ...search.knobs, ...makeNumberHeads(search.settings.metric, 'step'), 'state', 'reason']}
   >
     <tbody>
       ${search.trials.map(

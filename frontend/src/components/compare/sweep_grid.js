@@ -2,12 +2,12 @@
  * A sweep of two knobs as a grid, shaded by the mean of a metric for each pair of values. It fills while runs train.
  */
 import { html } from '../../dom.js';
-import { aboutMetric } from '../../app/state.js';
+import { findMetricInfo } from '../../app/state.js';
 import { makeCells, makeGrid } from '../../lib/runs/cells.js';
 import { formatField } from '../../lib/runs/config.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { Select } from '../shared/marks.js';
-import { Heads, numbers } from '../shared/data_table.js';
+import { Heads, makeNumberHeads } from '../shared/data_table.js';
 import { SeedLinks } from './tables.js';
 
 /** @typedef {import('../../lib/runs/cells.js').Cell} Cell */
@@ -24,7 +24,7 @@ export function SweepGrid({ groups, available, metric, onMetric }) {
   const shownMetric = available.includes(metric)
     ? metric
     : (DEFAULT_METRICS.find((name) => available.includes(name)) ?? available[0]);
-  const better = aboutMetric(shownMetric ?? '')?.better;
+  const better = findMetricInfo(shownMetric ?? '')?.better;
   const grid = makeGrid(makeCells(groups, shownMetric ?? '', better));
   if (!grid) return null;
   const runs = groups.flatMap(({ runs: inside }) => inside);
@@ -54,7 +54,7 @@ function GridTable({ rows, columns, cells }) {
     <${Heads}
       heads=${[
         { title: html`<code>${rows.path}</code> \\ <code>${columns.path}</code>` },
-        ...numbers(...columns.values.map(formatField)),
+        ...makeNumberHeads(...columns.values.map(formatField)),
       ]}
     />
     <tbody>

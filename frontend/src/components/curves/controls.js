@@ -12,13 +12,13 @@ import { TypedSearch } from '../shared/typed_search.js';
  * Returns the codec of the x axis, which is a kind of axis or a metric.
  * @returns {import('../../lib/url.js').Codec<string>}
  */
-function axis() {
+function makeAxis() {
   return { initial: 'step', read: (t) => t || undefined, write: (v) => v };
 }
 
 /** Parameters in the address of pages with curves. */
 export const CURVE_SPEC = {
-  x: axis(),
+  x: makeAxis(),
   smoothing: number(0, { min: 0, max: 0.999 }),
   log: list([]),
   zoom: range(),
@@ -145,7 +145,7 @@ export function SmoothingSlider({ value, onChange }) {
       type="range"
       min="0"
       max=${SMOOTHING.length - 1}
-      value=${nearestStop(shownValue)}
+      value=${findNearestStop(shownValue)}
       aria-valuetext=${word}
       title="Exponential moving average of the recorded values"
       onInput=${move}
@@ -158,7 +158,7 @@ export function SmoothingSlider({ value, onChange }) {
  * Returns the index of the stop nearest to a smoothing, because an address may have a value between two stops.
  * @param {number} smoothing
  */
-const nearestStop = (smoothing) =>
+const findNearestStop = (smoothing) =>
   SMOOTHING.reduce(
     (bestIndex, stop, index) =>
       Math.abs(stop - smoothing) < Math.abs(SMOOTHING[bestIndex] - smoothing) ? index : bestIndex,
@@ -209,7 +209,7 @@ function Display({ view, change, onsets, children }) {
  * Returns the keyboard shortcuts for the controls.
  * @param {CurveView} view @param {(changes: object) => void} change
  */
-export const curveKeys = (view, change) => ({
+export const makeCurveKeys = (view, change) => ({
   s: { label: 'smoothing 0.6 / off', run: () => change({ smoothing: view.smoothing ? 0 : 0.6 }) },
   t: { label: 'values below each chart', run: () => change({ values: !view.values }) },
   l: { label: 'logarithmic y axis', run: () => change({ log: toggleAxis(view.log, 'y') }) },

@@ -5,7 +5,7 @@ import { downloadBlob, fileName } from '../../app/actions.js';
 import { rangeSeen } from '../../charts/draw.js';
 import { makeFigure, seriesKey } from '../../charts/figure.js';
 import { FONTS, ONE_COLUMN, PAPER_THEME, WIDTHS, isDrawable } from '../../charts/paper.js';
-import { makeFile, drawPage, svgBlob } from '../../charts/picture.js';
+import { makeFile, drawPage, makeSvgBlob } from '../../charts/picture.js';
 import { curvesAsCsv } from '../../lib/reading.js';
 import { plural, listSome } from '../../lib/text/format.js';
 import { Segments, Select } from '../shared/marks.js';
@@ -317,7 +317,7 @@ function Preview({ page, error }) {
   const [address, setAddress] = useState('');
   useEffect(() => {
     if (!page) return undefined;
-    const url = URL.createObjectURL(svgBlob(page));
+    const url = URL.createObjectURL(makeSvgBlob(page));
     setAddress(url);
     return () => URL.revokeObjectURL(url);
   }, [page]);

@@ -4,7 +4,7 @@ import { cursor } from '../../charts/cursor.js';
 import { rangeSeen } from '../../charts/draw.js';
 import { makeExport } from '../../charts/export.js';
 import { makeFigure } from '../../charts/figure.js';
-import { chartTheme } from '../../charts/theme.js';
+import { makeChartTheme } from '../../charts/theme.js';
 import { download, fileName } from '../../app/actions.js';
 import { curvesAsCsv, positionText, readLines } from '../../lib/reading.js';
 import { askedFigure } from './figure_dialog.js';
@@ -22,7 +22,7 @@ export function describeChart(chart) {
   const { view, shown, lines, notes, about, ends, element = null, link = location.href, mostEntries } = chart;
   const cursorNow = cursor.peek();
   const x = cursorNow?.isPinned ? cursorNow.x : null;
-  const theme = chartTheme(shade.peek());
+  const theme = makeChartTheme(shade.peek());
   const { rows } = readLines(x === null && ends ? ends : lines, x ?? Infinity, view.baseline || null);
   return makeExport(makeFigure(lines, { ...shown, theme, titled: true }), {
     title: shown.metric,

@@ -1,9 +1,9 @@
 /** The lines of a panel: groups or runs, with raw lines behind smoothed ones and seeds behind groups. */
-import { aboutMetric } from '../../app/state.js';
+import { findMetricInfo } from '../../app/state.js';
 import { useSeries } from '../../data/series.js';
 import { seriesKey } from '../../charts/figure.js';
 import { withPossibleBand } from '../../charts/limits.js';
-import { possibleRange } from '../../lib/metrics.js';
+import { findPossibleRange } from '../../lib/metrics.js';
 
 /** @typedef {import('./panel.js').PanelView} PanelView */
 /** @typedef {Map<string, import('../../lib/colours.js').Look>} Looks */
@@ -114,7 +114,7 @@ export function makeLines({ main, raw, seeds, rawSeeds }, view, looks, names) {
     items.flatMap((item) => {
       const look = looks.get(findKey(item) ?? '');
       if (!look) return [];
-      const series = withPossibleBand(item, possibleRange(aboutMetric(item.metric)));
+      const series = withPossibleBand(item, findPossibleRange(findMetricInfo(item.metric)));
       return [{ series, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }];
     });
   return [

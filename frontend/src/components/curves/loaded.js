@@ -1,5 +1,5 @@
 /** Loads panels that are not on the screen with their curves, for files and reports. */
-import { aboutMetric } from '../../app/state.js';
+import { findMetricInfo } from '../../app/state.js';
 import { fetchSeries } from '../../data/series.js';
 import { makeLines, makeShape, makeEndShape } from './lines.js';
 import { makeNotes, makeChartSettings } from './shown.js';
@@ -23,7 +23,7 @@ export async function loadPanel(metric, { view: pageView, runs, looks, names }, 
     withSeeds ? fetchSeries(metric, runs, single) : [],
   ]);
   const lines = makeLines({ main, raw, seeds, rawSeeds: [] }, view, looks, names);
-  const about = aboutMetric(metric);
+  const about = findMetricInfo(metric);
   const shown = makeChartSettings(metric, view, about);
   return { metric, view, shown, lines, about, notes: makeNotes(main, lines, shown, view, runs.length) };
 }

@@ -3,8 +3,8 @@
  * one.
  */
 import { html, useState } from '../../dom.js';
-import { aboutMetric } from '../../app/state.js';
-import { chosenMetrics, listKeyMetrics, withMetrics } from '../../lib/metric_choice.js';
+import { findMetricInfo } from '../../app/state.js';
+import { chooseMetrics, listKeyMetrics, withMetrics } from '../../lib/metric_choice.js';
 import { groupBySection, filterMetrics } from '../../lib/metrics.js';
 import { formatCount } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
@@ -35,7 +35,7 @@ function MetricTree({ available, chosenNames, query, change }) {
   const [openSections, setOpenSections] = useState(/** @type {Set<string>} */ (new Set()));
   const matches = filterMetrics(available, query);
   const keys = listKeyMetrics(available);
-  const drawnMetrics = new Set(chosenMetrics(available, chosenNames));
+  const drawnMetrics = new Set(chooseMetrics(available, chosenNames));
   const showOnly = (/** @type {string} */ name) => change({ metrics: [name], q: '' });
   const showMetrics = (/** @type {string[]} */ metrics, /** @type {boolean} */ isShown) =>
     change({ metrics: withMetrics(available, chosenNames, metrics, isShown) });
@@ -84,7 +84,7 @@ function MetricTree({ available, chosenNames, query, change }) {
                   <${Box} metrics=${[metric]} drawnMetrics=${drawnMetrics} label=${`Show ${metric}`} onChange=${showMetrics} />
                   <button
                     class="tree-name"
-                    title=${`${metric}: show only this. ${aboutMetric(metric)?.meaning ?? ''}`}
+                    title=${`${metric}: show only this. ${findMetricInfo(metric)?.meaning ?? ''}`}
                     onClick=${() => showOnly(metric)}
                   >
                     <bdi>${metric.startsWith(`${section}/`) ? metric.slice(section.length + 1) : metric}</bdi>

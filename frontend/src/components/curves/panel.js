@@ -1,11 +1,11 @@
 /** A panel with one metric of many runs: its title, its curves, and a badge with notes on its data. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
-import { aboutMetric, theme } from '../../app/state.js';
+import { findMetricInfo, theme } from '../../app/state.js';
 import { ApiError } from '../../data/api.js';
 import { mountPanel, rangeSeen } from '../../charts/draw.js';
 import { makeFigure, isOutside } from '../../charts/figure.js';
-import { chartTheme } from '../../charts/theme.js';
+import { makeChartTheme } from '../../charts/theme.js';
 import { findMetricKind } from '../../lib/metrics.js';
 import { breakdownAddress, isDecomposable } from '../../lib/breakdown.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
@@ -76,7 +76,7 @@ export function Panel({
   const [isNear, setIsNear] = useState(false);
   handlers.current = { onPoint, onZoom, stretch };
   const { main, all } = useLines(metric, runs, view, { enabled: isNear, points: tall ? 1000 : 500 }, looks, names);
-  const metricInfo = aboutMetric(metric);
+  const metricInfo = findMetricInfo(metric);
   const shade = theme.value;
   const [isOver, setOver] = useState(false);
   const isPinned = usePinnedHere(metric);
@@ -102,7 +102,7 @@ export function Panel({
   const look = JSON.stringify(all.map(({ name, look: { colour, dash } }) => [name, colour, dash]));
   useEffect(() => {
     if (!main.loaded && !main.error) return;
-    panel.current?.draw(makeFigure(main.loaded ? all : [], { ...shown, theme: chartTheme(shade) }));
+    panel.current?.draw(makeFigure(main.loaded ? all : [], { ...shown, theme: makeChartTheme(shade) }));
   }, [
     main.loaded,
     Boolean(main.error),

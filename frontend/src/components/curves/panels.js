@@ -1,7 +1,7 @@
 /** Many panels in sections, one of which may be enlarged. */
 import { html, useState } from '../../dom.js';
 import { groupBySection } from '../../lib/metrics.js';
-import { aboutMetric } from '../../app/state.js';
+import { findMetricInfo } from '../../app/state.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { mergeOrder, moveMetric, orderMetrics } from './arrange.js';
@@ -120,7 +120,7 @@ function EnlargedPanel({ metrics, metric, change, children }) {
   };
   return html`<div onKeyDownCapture=${keys}>
     <${Dialog} title=${metric} wide onClose=${() => change({ panel: '' })}>
-      <p class="quiet">${aboutMetric(metric)?.meaning}</p>
+      <p class="quiet">${findMetricInfo(metric)?.meaning}</p>
       <div class="toolbar enlarged-tools">
         <button class="button button-small" disabled=${index <= 0} onClick=${() => go(-1)}>
           <${Icon} name="left" size=${12} /> ${metrics[index - 1] ?? 'first'}

@@ -1,6 +1,6 @@
 /** The view of a panel's figure, and the notes of its badge. Pure. */
-import { badge } from '../../charts/badge.js';
-import { bandToShade } from '../../charts/layout.js';
+import { makeBadge } from '../../charts/badge.js';
+import { chooseBandToShade } from '../../charts/layout.js';
 import { findLimits, countOutside } from '../../charts/limits.js';
 import { MAX_RUNS } from '../../data/series.js';
 import { findTuning } from './tuning.js';
@@ -36,7 +36,7 @@ const readUnit = (metricInfo) =>
  * @param {import('./panel.js').PanelView} view @param {number} requestedRuns runs
  */
 export const makeNotes = (series, lines, shown, view, requestedRuns) =>
-  badge(series, {
+  makeBadge(series, {
     smoothing: view.smoothing,
     isSmoothedApart: findTuning(view.tune, shown.metric).smoothing !== undefined,
     band: view.band,
@@ -46,5 +46,5 @@ export const makeNotes = (series, lines, shown, view, requestedRuns) =>
     grouped: !view.groupBy ? '' : view.groupBy === 'variant' ? 'variant' : 'group',
     requestedRuns,
     outside: countOutside(lines, findLimits(lines, shown)),
-    healthy: series.length ? bandToShade(shown) : null,
+    healthy: series.length ? chooseBandToShade(shown) : null,
   });

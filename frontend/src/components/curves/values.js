@@ -51,7 +51,7 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
   const position = cursor.value;
   const x = position?.x ?? Infinity;
   const settledX = useSettled(position?.isPinned ? position.x : null);
-  const isThinned = drawn.some(({ series }) => series.raw_points > valuesBehind(series));
+  const isThinned = drawn.some(({ series }) => series.raw_points > countValues(series));
   const needsExact = enabled && isThinned && settledX !== null && settledX === position?.x;
   /** @type {any} */
   const zoom = [null, settledX ?? 0];
@@ -69,7 +69,7 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
 }
 
 /** Returns the number of recorded values behind the points of a line. @param {import('./lines.js').Series} series */
-const valuesBehind = ({ values, n, non_finite: nonFinite }) =>
+const countValues = ({ values, n, non_finite: nonFinite }) =>
   (n ? n.reduce((sum, count) => sum + count, 0) : values.length) + nonFinite.length;
 
 /** @typedef {Parameters<typeof useReading>[0] & {title: string, onBaseline?: (key: string) => void}} ValuesProps */

@@ -4,8 +4,8 @@
 import { html, useState } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import {
-  evaluationRows,
-  metricsOfSuites,
+  makeEvaluationRows,
+  listSuiteMetrics,
   metricTitle,
   sizeText,
   listSuites,
@@ -41,11 +41,11 @@ export function EvaluationTable({ runs, empty, children }) {
 
 /** @param {{runs: {id: string, name: string}[], items: Item[], children?: any}} props */
 function Results({ runs, items, children }) {
-  const metrics = metricsOfSuites(items);
+  const metrics = listSuiteMetrics(items);
   const [chosenMetric, setChosenMetric] = useState('accuracy');
   const metric = metrics.includes(chosenMetric) ? chosenMetric : metrics[0];
   const suites = listSuites(items);
-  const rows = evaluationRows(
+  const rows = makeEvaluationRows(
     items,
     runs.map(({ id }) => id),
   );

@@ -4,7 +4,7 @@ import { findMarkedPage, menu } from '../../app/pages.js';
 import { currentAddress } from '../../app/router.js';
 import { connection } from '../../data/live.js';
 import { themeChoice, workers } from '../../app/state.js';
-import { summary } from '../../lib/service/workers.js';
+import { summarise } from '../../lib/service/workers.js';
 import { AccountMenu } from './account.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { ViewerMark } from '../shared/role.js';
@@ -77,7 +77,7 @@ function ThemeToggle() {
 
 function WorkerStatus() {
   const { items, error, loaded } = workers.value;
-  const { tone, text } = summary({ items, error, loaded });
+  const { tone, text } = summarise({ items, error, loaded });
   const live = connection.value.state;
   return html`<a class="worker-status" href="/queue" title=${live === 'live' ? 'Live' : `Live connection: ${live}`}>
     <span class=${`lamp lamp-${tone}`}></span>

@@ -3,14 +3,14 @@
 const MAX_MARKED = 2000;
 
 /** Returns the words in the address, in lower case. */
-function wordsAsked() {
+function readWords() {
   const address = new URLSearchParams(location.search);
   return (address.get('find') ?? address.get('query') ?? '').toLowerCase().split(/\s+/).filter(Boolean);
 }
 
 /** Highlights them in an element without changing it, if the browser supports it. @param {Element} element */
 export function highlightWords(element) {
-  const words = wordsAsked();
+  const words = readWords();
   if (!words.length || !('highlights' in CSS)) return;
   const highlight = new Highlight();
   const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);

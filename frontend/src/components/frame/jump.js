@@ -6,7 +6,7 @@ import { panelsOfPage } from '../../app/state.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { findBest, sortSections, runQuery } from '../../lib/jump.js';
-import { pathsMatching, findWords } from '../../lib/launch/settings.js';
+import { findPaths, findWords } from '../../lib/launch/settings.js';
 import { experimentAddress, runAddress } from '../../lib/runs/addresses.js';
 import { oneLine, takeStart } from '../../lib/text/tokens.js';
 import { formatAgo, plural } from '../../lib/text/format.js';
@@ -224,7 +224,7 @@ function loadSettings() {
  */
 function settingPlaces({ schema, defaults, groups }, typedText) {
   const places = groups.flatMap(({ title, fields }) =>
-    pathsMatching(schema, defaults, fields, typedText).map((path) => ({
+    findPaths(schema, defaults, fields, typedText).map((path) => ({
       key: `setting ${path}`,
       name: path,
       detail: [findWords(path), title].filter(Boolean).join(' · '),

@@ -1,6 +1,6 @@
 /** Ablations of a variant: reset one knob at a time, or add one knob at a time to a plain variant. */
 import { html, useState } from '../../dom.js';
-import { makeLadder, methodDifferences, oneKnobOff, shortValue } from '../../lib/launch/form.js';
+import { makeLadder, findMethodDifferences, makeOneKnobOff, formatShortValue } from '../../lib/launch/form.js';
 import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
@@ -10,7 +10,7 @@ import { DataTable } from '../shared/data_table.js';
 /** @typedef {import('../../lib/launch/form.js').Variant} Variant */
 /** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
 /** @typedef {{name: string, full: Fields, variant: Variant, isInForm: boolean}} Plain */
-/** @typedef {ReturnType<typeof methodDifferences>[number]} Knob */
+/** @typedef {ReturnType<typeof findMethodDifferences>[number]} Knob */
 
 const KINDS = [
   { value: 'off', label: 'One knob off', title: 'Each variant resets one knob' },
@@ -29,13 +29,13 @@ export function Ablation({ variant, fullConfig, plainVariants, onAdd, onClose })
   const [order, setOrder] = useState(/** @type {string[]} */ ([]));
   const isLadder = kind === 'ladder';
   const start = plainVariants.find(({ name }) => name === plainName) ?? plainVariants[0];
-  const knobs = sortKnobs(methodDifferences(start.full, fullConfig), order);
+  const knobs = sortKnobs(findMethodDifferences(start.full, fullConfig), order);
   const chosenKnobs = knobs.filter(({ path }) => chosenPaths.has(path));
   const newVariants = isLadder
     ? chosenKnobs.length
       ? makeLadder(variant, start, chosenKnobs, chosenKnobs.length === knobs.length)
       : []
-    : oneKnobOff(variant, fullConfig, chosenKnobs);
+    : makeOneKnobOff(variant, fullConfig, chosenKnobs);
   const choose = (/** @type {string} */ next) => {
     setKind(next);
     setChosenPaths(new Set(next === 'ladder' ? knobs.map(({ path }) => path) : []));
@@ -74,7 +74,7 @@ export function Ablation({ variant, fullConfig, plainVariants, onAdd, onClose })
           onChange=${(name) => {
             setPlainName(name);
             setOrder([]);
-            const next = methodDifferences(
+            const next = findMethodDifferences(
               (plainVariants.find((choice) => choice.name === name) ?? plainVariants[0]).full,
               fullConfig,
             );
@@ -157,8 +157,8 @@ function KnobTable({ names, knobs, chosenPaths, onToggle, onMove }) {
           <td>
             <code>${path}</code>
           </td>
-          <td>${shortValue(after)}</td>
-          <td>${shortValue(before)}</td>
+          <td>${formatShortValue(after)}</td>
+          <td>${formatShortValue(before)}</td>
           ${onMove && html`<td class="ladder-order">${moveButton(i, i - 1, 'up')}${moveButton(i, i + 1, 'down')}</td>`}
         </tr>`,
       )}

@@ -2,8 +2,8 @@
 import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
-import { findField, newMember } from '../../lib/launch/schema.js';
-import { contentKey } from '../../lib/launch/form.js';
+import { findField, makeMember } from '../../lib/launch/schema.js';
+import { makeContentKey } from '../../lib/launch/form.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { FormField } from './field.js';
 import { ListField } from './list_field.js';
@@ -19,7 +19,7 @@ import { Heads } from '../shared/data_table.js';
 /** @typedef {import('../../lib/launch/layers.js').Fields} Full the full config */
 
 /** Returns a field that every config has. @param {Layer} layer @param {Full} fullConfig @param {string} path */
-const field = (layer, fullConfig, path) =>
+const makeField = (layer, fullConfig, path) =>
   /** @type {import('./row.js').Field} */ (findField(layer.root, path, fullConfig));
 
 const WEIGHTS = ['adapter', 'dtype', 'quantization', 'revision'];
@@ -54,7 +54,7 @@ export function PolicyCard({ layer, fullConfig, policies }) {
         <${Sentence} text=${chosenPolicy.note} />
       </p>`
     }
-    ${isUnlisted && html`<${FormField} field=${field(layer, fullConfig, 'policy.name')} value=${name} layer=${layer} />`}
+    ${isUnlisted && html`<${FormField} field=${makeField(layer, fullConfig, 'policy.name')} value=${name} layer=${layer} />`}
     <${MoreFields} title="LoRA and precision" fields=${WEIGHTS} layer=${layer} fullConfig=${fullConfig} />
     <${MoreFields} title="Chat template" fields=${PROMPT} layer=${layer} fullConfig=${fullConfig} />
   </section>`;
@@ -72,7 +72,7 @@ function MoreFields({ title, fields, layer, fullConfig }) {
       ${fields.map(
         (key) => html`<${FormField}
           key=${key}
-          field=${field(layer, fullConfig, `policy.${key}`)}
+          field=${makeField(layer, fullConfig, `policy.${key}`)}
           value=${lookup(fullConfig.policy, key)}
           layer=${layer}
         />`,
@@ -94,12 +94,12 @@ export function ProblemsCard({ layer, fullConfig, offers, recipes, seed }) {
   /** @type {{name: string}[]} */
   const problems = Array.isArray(fullConfig.problems) ? fullConfig.problems : [];
   const isMixing = wantsMixing || problems.length > 1;
-  const problemsField = field(layer, fullConfig, 'problems');
+  const problemsField = makeField(layer, fullConfig, 'problems');
   const choose = (/** @type {object[]} */ chosenProblems) =>
     layer.onChange('problems', isMixing ? [...problems, ...chosenProblems] : chosenProblems);
   const take = (/** @type {Api.DatasetItem} */ { path, mapping }) => {
     setUploaded(path);
-    choose([{ ...newMember(layer.root, problemsField.node.items, 'file'), ...mapping, path }]);
+    choose([{ ...makeMember(layer.root, problemsField.node.items, 'file'), ...mapping, path }]);
   };
   return html`<section class="card launch-card" aria-labelledby="launch-problems">
     <h2 id="launch-problems">
@@ -150,7 +150,7 @@ function UploadProblems({ onDone }) {
  * @param {{problems: object[], seed: number}} props
  */
 function Preview({ problems, seed }) {
-  const key = useSettled(contentKey({ problems, seed }));
+  const key = useSettled(makeContentKey({ problems, seed }));
   const preview = useLoad(key, (signal) => post('/problems/preview', JSON.parse(key), { signal }), {
     subject: 'preview',
   });

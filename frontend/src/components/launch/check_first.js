@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
-import { makeCheckRequest, contentKey } from '../../lib/launch/form.js';
+import { makeCheckRequest, makeContentKey } from '../../lib/launch/form.js';
 import { CheckReport } from '../shared/check_report.js';
 import { Select, Status } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -16,7 +16,7 @@ const CHECKED = ['policy', 'problems', 'data', 'sampling', 'length', 'rewards'];
 const ENDED = ['finished', 'failed', 'stopped'];
 
 /** @param {Api.Config | null | undefined} config */
-const makeCheckedKey = (config) => contentKey(CHECKED.map((section) => lookup(config, section)));
+const makeCheckedKey = (config) => makeContentKey(CHECKED.map((section) => lookup(config, section)));
 
 /** Loads the run of the form's newest check, whose id is in the address. @param {string} id */
 export const useCheck = (id) =>

@@ -1,7 +1,7 @@
 /** The settings that are changed most often. They are always open and apply to all variants. */
 import { html } from '../../dom.js';
 import { getAt } from '../../lib/launch/layers.js';
-import { findField, memberNames, readTag } from '../../lib/launch/schema.js';
+import { findField, listMemberNames, readTag } from '../../lib/launch/schema.js';
 import { ESSENTIALS } from '../../lib/launch/settings.js';
 import { plural } from '../../lib/text/format.js';
 import { FormField } from './field.js';
@@ -27,7 +27,7 @@ const withWholeKl = (layer) => ({
 function findEssentials(layer, fullConfig, path) {
   if (path !== `${KL}.type`) return findField(layer.root, path, fullConfig);
   const { node, ...field } = /** @type {import('./row.js').Field} */ (findField(layer.root, KL, fullConfig));
-  const names = memberNames(layer.root, node);
+  const names = listMemberNames(layer.root, node);
   return { ...field, key: readTag(node), path, kind: 'choice', node: { enum: names, description: node.description } };
 }
 

@@ -3,7 +3,7 @@ import { html, useId, useState } from '../../dom.js';
 import {
   listFields,
   isRecord,
-  memberNames,
+  listMemberNames,
   findMember,
   readTyped,
   readTag,
@@ -241,7 +241,7 @@ function UnionField({ field, value, layer, label }) {
   const id = useId();
   const tag = readTag(field.node);
   const errors = [...layer.errorsAt(field.path), ...layer.errorsAt(`${field.path}.${tag}`)];
-  const names = memberNames(layer.root, field.node);
+  const names = listMemberNames(layer.root, field.node);
   const member = findMember(layer.root, field.node, lookup(value, tag));
   const choose = (event) => layer.onChange(field.path, { [tag]: event.target.value });
   return html`<fieldset

@@ -1,8 +1,8 @@
 /** Knobs of one layer: the changed ones, and all others by group or search. */
 import { html } from '../../dom.js';
 import { findField, isList } from '../../lib/launch/schema.js';
-import { isOff, pathsMatching } from '../../lib/launch/settings.js';
-import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../../lib/launch/layers.js';
+import { isOff, findPaths } from '../../lib/launch/settings.js';
+import { getAt, setAt, spell, unsetAt, writes, listWrittenPaths } from '../../lib/launch/layers.js';
 import { FormField } from './field.js';
 import { Errors } from './row.js';
 
@@ -42,7 +42,7 @@ export const makeLayer = ({
   belowAt: (path) => getAt(below, path),
   errorsAt: (path) =>
     errors
-      .map((error) => movedToRecord(root, error, full))
+      .map((error) => moveToRecord(root, error, full))
       .filter((error) => error.path === path)
       .map(({ message }) => message),
   onChange: (path, value) => onChanges(setAt(changes, path, value, full)),
@@ -57,7 +57,7 @@ export const makeLayer = ({
  * @param {FieldError} error
  * @param {Fields} fullConfig
  */
-export function movedToRecord(root, error, fullConfig) {
+export function moveToRecord(root, error, fullConfig) {
   const segments = error.path.split('.');
   for (let count = segments.length - 1; count > 0; count -= 1) {
     const path = segments.slice(0, count).join('.');
@@ -84,7 +84,7 @@ export const withPlainMessage = (root, error, fullConfig) =>
  * @param {string} path
  * @param {Fields} fullConfig
  */
-export function knobOfError(root, path, fullConfig) {
+export function findKnobOfError(root, path, fullConfig) {
   const segments = path.split('.');
   for (let count = 1; count <= segments.length; count += 1) {
     const field = findField(root, segments.slice(0, count).join('.'), fullConfig);
@@ -101,10 +101,10 @@ const covers = (outer, path) => path === outer || path.startsWith(`${outer}.`);
 const withoutInner = (paths) => paths.filter((path) => !paths.some((outer) => outer !== path && covers(outer, path)));
 
 /** Returns the paths that this layer writes or that have errors. @param {Parameters<typeof ChangedKnobs>[0]} props */
-function pathsToShow({ root, groups, changes, below, full, errors, hidden = [], open = [] }) {
+function choosePaths({ root, groups, changes, below, full, errors, hidden = [], open = [] }) {
   const shownPaths = [...hidden, ...groups.flatMap(({ title, fields }) => (open.includes(title) ? fields : []))];
-  const errorPaths = errors.flatMap(({ path }) => knobOfError(root, path, full) ?? []);
-  const paths = [...new Set([...writtenPaths(changes, below), ...errorPaths])].filter(
+  const errorPaths = errors.flatMap(({ path }) => findKnobOfError(root, path, full) ?? []);
+  const paths = [...new Set([...listWrittenPaths(changes, below), ...errorPaths])].filter(
     (path) => !['name', 'preset'].includes(path),
   );
   return withoutInner(paths).filter((path) => !shownPaths.some((outer) => covers(outer, path)));
@@ -118,7 +118,7 @@ const formatLabel = (/** @type {string} */ path) => path.replace(/^objective\./,
  */
 
 /** Returns a function that renders the field at a path. @param {KnobProps} props */
-const fieldRenderer = (props) => {
+const makeFieldRenderer = (props) => {
   const layer = makeLayer(props);
   return (/** @type {string} */ path) => {
     const field = findField(props.root, path, props.full);
@@ -141,18 +141,18 @@ const fieldRenderer = (props) => {
  */
 export function ChangedKnobs(props) {
   const { root, full, errors } = props;
-  const paths = pathsToShow(props);
-  const fieldless = errors.filter(({ path }) => path === 'preset' || !knobOfError(root, path, full));
+  const paths = choosePaths(props);
+  const fieldless = errors.filter(({ path }) => path === 'preset' || !findKnobOfError(root, path, full));
   if (!paths.length && !fieldless.length) return null;
   return html`<div class="knobs">
     <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />
-    <div class="form-grid">${paths.map(fieldRenderer(props))}</div>
+    <div class="form-grid">${paths.map(makeFieldRenderer(props))}</div>
   </div>`;
 }
 
 /** Buttons for the groups of knobs. @param {KnobProps & {open: string[], onOpen: (open: string[]) => void}} props */
 export function KnobGroups({ groups, changes, below, open, onOpen }) {
-  const changedPaths = writtenPaths(changes, below);
+  const changedPaths = listWrittenPaths(changes, below);
   const toggle = (/** @type {string} */ title) =>
     onOpen(open.includes(title) ? open.filter((openTitle) => openTitle !== title) : [...open, title]);
   return html`<div class="knob-groups" role="group" aria-label="Knobs">
@@ -187,7 +187,7 @@ export function KnobPanels({ open, search, ...props }) {
   const panels = groups
     .map(({ title, fields }) => {
       const isWhole = search ? title.toLowerCase().includes(search.toLowerCase()) : open.includes(title);
-      const paths = isWhole ? fields : search ? pathsMatching(root, full, fields, search) : [];
+      const paths = isWhole ? fields : search ? findPaths(root, full, fields, search) : [];
       return { title, paths: paths.filter((path) => !isFieldOff?.(path)) };
     })
     .filter(({ paths }) => paths.length);
@@ -196,7 +196,7 @@ export function KnobPanels({ open, search, ...props }) {
     ${panels.map(
       ({ title, paths }) => html`<section class="knob-panel" key=${title} aria-label=${title}>
         <h3>${title}</h3>
-        <div class="form-grid">${paths.map(fieldRenderer(props))}</div>
+        <div class="form-grid">${paths.map(makeFieldRenderer(props))}</div>
       </section>`,
     )}
   </div>`;

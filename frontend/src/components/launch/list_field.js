@@ -5,8 +5,8 @@ import {
   makeDefault,
   listFields,
   isRecord,
-  memberNames,
-  newMember,
+  listMemberNames,
+  makeMember,
   findShape,
   readTag,
 } from '../../lib/launch/schema.js';
@@ -41,10 +41,10 @@ export function ListField({
   const id = useId();
   const items = Array.isArray(value) ? value : [];
   const node = field.node.items;
-  const names = memberNames(layer.root, node);
+  const names = listMemberNames(layer.root, node);
   const setItems = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
   const add = (event) => {
-    const item = event.target.value && newMember(layer.root, node, event.target.value);
+    const item = event.target.value && makeMember(layer.root, node, event.target.value);
     if (item) setItems(isSingle ? [item] : [...items, item]);
     event.target.value = '';
   };

@@ -1,6 +1,6 @@
 /** The menu of the form's offers: presets, recipes, datasets and benchmarks. */
 import { html, useState } from '../../dom.js';
-import { groupByFamily, filterOffers, sentences } from '../../lib/launch/offers.js';
+import { groupByFamily, filterOffers, splitSentences } from '../../lib/launch/offers.js';
 import { Menu } from '../shared/overlay.js';
 
 /** @typedef {import('../../lib/launch/offers.js').Offer} Offer */
@@ -63,7 +63,7 @@ export function OfferMenu({ label, offers, align = 'right', onChoose }) {
                     `
                   }
                 </span>
-                <span class="quiet">${sentences(offer.note)[0]}</span>
+                <span class="quiet">${splitSentences(offer.note)[0]}</span>
               </button>`,
             )}
           </div>`,

@@ -3,12 +3,12 @@ import { html, useState } from '../../dom.js';
 import { copyText } from '../../app/actions.js';
 import { mayChange, unsentFiles, workers } from '../../app/state.js';
 import { makeCommand } from '../../lib/launch/form.js';
-import { sandboxGaps } from '../../lib/service/workers.js';
-import { changesBetween } from '../../lib/launch/layers.js';
+import { describeSandboxGaps } from '../../lib/service/workers.js';
+import { findChanges } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
 import { formatBytes, formatDurationRange, formatShort, plural } from '../../lib/text/format.js';
 import { MemoryEstimates } from './memory.js';
-import { errorCount } from './sweep.js';
+import { countErrors } from './sweep.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -40,11 +40,11 @@ export function LaunchBox({
   const verdicts = planState ? [] : variantVerdicts;
   const count = planState ? (planState.plan?.runs ?? 0) : form.variants.length * seeds.seeds.length;
   const wrongCount =
-    verdicts.reduce((sum, { errors }) => sum + errors.length, errorCount(planState)) +
+    verdicts.reduce((sum, { errors }) => sum + errors.length, countErrors(planState)) +
     nameErrors.length +
     (seeds.error ? 1 : 0);
   const isChecking = planState?.checking || verdicts.some((verdict) => verdict.checking);
-  const gaps = sandboxGaps(workers.value.items);
+  const gaps = describeSandboxGaps(workers.value.items);
   const unsent = unsentFiles.value.length > 0;
   const isBlocked = isLaunching || wrongCount > 0 || unsent || count === 0 || planState?.checking === true;
   return html`<section class="card launch-box" aria-label="Launch">
@@ -350,7 +350,7 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
   );
   const config = verdicts[index]?.valid?.config ?? fulls[index];
   const text = {
-    yaml: () => (config ? toYaml(short ? changesBetween(defaults, config) : config) + sweepText(form) : ''),
+    yaml: () => (config ? toYaml(short ? findChanges(defaults, config) : config) + sweepText(form) : ''),
     command: () => requests.map((request) => makeCommand(location.origin, request)).join('\n\n'),
     link: () => location.href,
   }[tab]();

@@ -1,7 +1,7 @@
 /** The suites in the form: a list of named sections, and benchmarks that can be added. */
 import { html, useId } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { newSection, resolveNode } from '../../lib/launch/schema.js';
+import { makeSection, resolveNode } from '../../lib/launch/schema.js';
 import { ListItem } from './list_field.js';
 import { OfferMenu } from './offer_menu.js';
 import { Errors, Reset, Sentence } from './row.js';
@@ -9,7 +9,7 @@ import { Errors, Reset, Sentence } from './row.js';
 const SHOWN = ['name', 'problem', 'prompts', 'n'];
 
 /** Returns a name that no suite has yet. @param {string} stem @param {{name?: string}[]} items */
-function freeName(stem, items) {
+function findFreeName(stem, items) {
   const existingNames = new Set(items.map(({ name }) => name));
   for (let number = 1; ; number += 1) {
     const name = number === 1 ? stem : `${stem}${number}`;
@@ -25,7 +25,7 @@ export function SuitesField({ field, value, layer, label, FormField }) {
   const recipes = useGet('/suite-recipes').data?.items ?? [];
   const setItems = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
   const add = (/** @type {Record<string, any>} */ suite) =>
-    setItems([...items, { ...suite, name: freeName(suite.name, items) }]);
+    setItems([...items, { ...suite, name: findFreeName(suite.name, items) }]);
   return html`<fieldset
     class=${layer.isOwn(field.path) ? 'form-part form-list is-own' : 'form-part form-list'}
     data-path=${field.path}
@@ -61,7 +61,7 @@ export function SuitesField({ field, value, layer, label, FormField }) {
           onChoose=${(/** @type {Api.Offer} */ { config }) => add(config.suite)}
         />`
       }
-      <button type="button" class="button button-small" onClick=${() => add(newSection(layer.root, node))}>
+      <button type="button" class="button button-small" onClick=${() => add(makeSection(layer.root, node))}>
         Add a suite
       </button>
     </div>

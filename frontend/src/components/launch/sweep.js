@@ -3,7 +3,7 @@ import { html, useEffect, useId, useState } from '../../dom.js';
 import { catalog } from '../../app/state.js';
 import { post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
-import { shortValue } from '../../lib/launch/form.js';
+import { formatShortValue } from '../../lib/launch/form.js';
 import { withKnob, withoutKnob } from '../../lib/launch/sweep.js';
 import { formatDurationRange, formatMoney, formatShort, plural } from '../../lib/text/format.js';
 import { Errors } from './row.js';
@@ -49,7 +49,7 @@ export function usePlan(body) {
 }
 
 /** Returns the number of errors to correct before the cells can be launched. @param {Planned | null} planState */
-export const errorCount = (planState) => {
+export const countErrors = (planState) => {
   if (!planState) return 0;
   const wrongCount = planState.plan?.cells.filter(({ errors }) => errors.length).length ?? 0;
   const isLeftOut = planState.plan?.search && planState.plan.search.refused < planState.plan.search.drawn;
@@ -153,7 +153,7 @@ const METHODS = [
 ];
 
 /** Returns the metrics of the catalog that a search can optimise, evaluations first. */
-const objectives = () =>
+const listObjectives = () =>
   [...catalog.value.values()]
     .filter(({ name, better }) => better && !/[<>]/.test(name))
     .map(({ name }) => name)
@@ -181,11 +181,11 @@ function Method({ sweep, onChange }) {
         ${number('seed', isSearch ? 'seed of the sampler' : 'seed of the sample')}`
       }
     </div>
-    ${isSearch && html`<${SearchSettings} sweep=${sweep} metrics=${objectives()} onChange=${onChange} />`}`;
+    ${isSearch && html`<${SearchSettings} sweep=${sweep} metrics=${listObjectives()} onChange=${onChange} />`}`;
 }
 
 /** @param {number | null} low @param {number | null} high @param {string | null} currency */
-const moneyRange = (low, high, currency) => `${formatMoney(low ?? 0)} – ${formatMoney(high ?? 0)} ${currency}`;
+const formatMoneyRange = (low, high, currency) => `${formatMoney(low ?? 0)} – ${formatMoney(high ?? 0)} ${currency}`;
 
 /** The cells, in the order in which they are queued. @param {{plan: Api.ExperimentPlan, isOld: boolean}} props */
 function Cells({ plan, isOld }) {
@@ -207,7 +207,7 @@ function Cells({ plan, isOld }) {
       </strong>
       ${' '}· ${formatDurationRange(plan.seconds_low, plan.seconds_high)} of worker slots
       ${' '}· at most ${formatShort(plan.tokens_at_most)} tokens
-      ${currency && html` · ${moneyRange(plan.money_low, plan.money_high, currency)}`}
+      ${currency && html` · ${formatMoneyRange(plan.money_low, plan.money_high, currency)}`}
       ${wrongCount > 0 && html`${' '}· <span class="is-warning">${plural(wrongCount, 'cell')} cannot run</span>`}
     </p>
     ${
@@ -232,7 +232,7 @@ function Cells({ plan, isOld }) {
           ${cells.map(
             (cell) => html`<tr key=${cell.variant} title=${cell.variant}>
               ${isMixed && html`<td>${cell.of}</td>`}
-              ${cell.values.map((value, i) => html`<td key=${knobs[i]}>${shortValue(value)}</td>`)}
+              ${cell.values.map((value, i) => html`<td key=${knobs[i]}>${formatShortValue(value)}</td>`)}
               <td class="number">${search ? 1 : seeds}</td>
               <td class="number">
                 ${

@@ -22,7 +22,7 @@ const PREVIEW_BYTES = 1 << 20;
 const IDLE = { name: '', share: null, isLooking: false, chosen: null, error: null };
 
 /** @param {File} file @param {number} maxBytes */
-const tooLarge = (file, maxBytes) => ({
+const describeTooLarge = (file, maxBytes) => ({
   message: `${file.name} has ${formatBytes(file.size)}; at most ${formatBytes(maxBytes)} are accepted`,
   detail: '',
   errors: [],
@@ -66,7 +66,7 @@ export function Upload({ maxBytes, onDone }) {
     if (input.current) input.current.value = '';
     const { name } = file;
     if (maxBytes !== undefined && file.size > maxBytes) {
-      setState({ ...IDLE, name, error: tooLarge(file, maxBytes) });
+      setState({ ...IDLE, name, error: describeTooLarge(file, maxBytes) });
       return;
     }
     const isCut = file.size > PREVIEW_BYTES && !/\.parquet$/i.test(name);
@@ -78,7 +78,7 @@ export function Upload({ maxBytes, onDone }) {
   };
   const change = (/** @type {Partial<Api.ColumnMapping>} */ changes) => {
     const chosenFile = /** @type {Chosen} */ (state.chosen);
-    const mapping = { ...blank(chosenFile), ...chosenFile.mapping, ...changes };
+    const mapping = { ...makeBlankMapping(chosenFile), ...chosenFile.mapping, ...changes };
     attempt({ chosen: { ...chosenFile, mapping } }, async (signal) => {
       const sample = new Blob([chosenFile.preview.sample]);
       const { sample: _, ...seen } = await requestPreview(sample, 'sample.jsonl', mapping, signal);
@@ -155,7 +155,7 @@ function useUnsent(name) {
  * Returns the first two columns as a mapping, if no columns were recognised.
  * @param {Chosen} chosen @returns {Api.ColumnMapping}
  */
-const blank = ({ preview: { columns } }) => ({
+const makeBlankMapping = ({ preview: { columns } }) => ({
   prompt_field: columns[0] ?? 'prompt',
   answer_field: columns[1] ?? columns[0] ?? 'answer',
   answer_after: '',

@@ -1,7 +1,7 @@
 /** Validates each variant with the service while the form is being edited. */
 import { useEffect, useRef, useState } from '../../dom.js';
 import { ApiError, post } from '../../data/api.js';
-import { contentKey } from '../../lib/launch/form.js';
+import { makeContentKey } from '../../lib/launch/form.js';
 
 const PAUSE_MS = 250;
 const MAX_KEPT = 200;
@@ -67,7 +67,7 @@ function keep(key, verdict) {
 export function useVerdicts(base, variants, seed, fork) {
   const point = fork && { fork: { run: fork.run.id, step: fork.step } };
   const bodies = variants.map((variant) => ({ base, variant, seed, ...point }));
-  const keys = bodies.map(contentKey);
+  const keys = bodies.map(makeContentKey);
   const [, redraw] = useState(0);
   const last = useRef(/** @type {Map<string, Verdict>} */ (new Map()));
 

@@ -1,6 +1,6 @@
 /** The variants of an experiment as cards, with their methods, changes, and formulas on request. */
 import { html, useState } from '../../dom.js';
-import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
+import { findMethodDifferences, shortenPath, formatShortValue } from '../../lib/launch/form.js';
 import { groupByFamily } from '../../lib/launch/offers.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { Formula } from '../shared/formula.js';
@@ -157,13 +157,13 @@ function PresetSelect({ value, presets, index, onChange }) {
  * @param {{preset: Offer | undefined, start: Fields, below: Fields}} props
  */
 function PresetSummary({ preset, start, below }) {
-  const sets = preset ? methodDifferences(start, below) : [];
+  const sets = preset ? findMethodDifferences(start, below) : [];
   if (!sets.length) return null;
   return html`<p class="variant-about preset-sets">
     <span class="faint">sets</span>${' '}
     ${sets.map(
       ({ path, after }) => html`<span key=${path} title=${path}>
-        <code>${shortName(path)}</code> ${shortValue(after)}
+        <code>${shortenPath(path)}</code> ${formatShortValue(after)}
       </span>`,
     )}
   </p>`;

@@ -1,6 +1,6 @@
 /** The variants of a launch as cards, and the assignment of errors to them. */
 import { html } from '../../dom.js';
-import { freeName, findOwner, variantOfRecipe } from '../../lib/launch/form.js';
+import { findFreeName, findOwner, makeRecipeVariant } from '../../lib/launch/form.js';
 import { SHARED } from './base_cards.js';
 import { AddVariant, VariantCard } from './variant.js';
 
@@ -37,7 +37,7 @@ export function Variants({ offers, query, change, layers, verdicts, makeKnobs, o
         presets=${offers.presets}
         recipes=${offers.recipes}
         onPreset=${({ name }) => add([{ name, preset: name }])}
-        onRecipe=${(recipe) => add([variantOfRecipe(offers.catalog, base, recipe)])}
+        onRecipe=${(recipe) => add([makeRecipeVariant(offers.catalog, base, recipe)])}
       />
     </div>
     ${
@@ -72,7 +72,7 @@ export function Variants({ offers, query, change, layers, verdicts, makeKnobs, o
  */
 function withFreeNames(variants, addedVariants) {
   const all = [...variants];
-  for (const variant of addedVariants) all.push({ ...variant, name: freeName(variant.name, all) });
+  for (const variant of addedVariants) all.push({ ...variant, name: findFreeName(variant.name, all) });
   return all;
 }
 

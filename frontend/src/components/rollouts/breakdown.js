@@ -8,7 +8,7 @@ import {
   isDecomposable,
   isExplainedByPrompts,
   readWindow,
-  usualWindows,
+  chooseUsualWindows,
   WAYS,
   writeWindow,
 } from '../../lib/breakdown.js';
@@ -38,7 +38,7 @@ export function Breakdown({ run }) {
   const chosenSplit = splits.find(({ value }) => value === view.split)?.value;
   const curve = useSeries(metric, [run.id], SHAPE, Boolean(metric));
   const series = curve.series[0];
-  const usual = useMemo(() => usualWindows(series?.steps ?? [], series?.values ?? []), [series]);
+  const usual = useMemo(() => chooseUsualWindows(series?.steps ?? [], series?.values ?? []), [series]);
   const beforeWindow = readWindow(view.before) ?? usual?.before;
   const afterWindow = readWindow(view.after) ?? usual?.after;
   const isReady = Boolean(metric && beforeWindow && afterWindow);

@@ -6,12 +6,12 @@ import { formatCount, formatPercent, formatValue } from '../../lib/text/format.j
 import { oneLine } from '../../lib/text/tokens.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Visible } from './text.js';
-import { DataTable, numbers } from '../shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../shared/data_table.js';
 
 const PARTS = [
   { title: 'by value', isNumber: true, help: 'Because the mean of its completions changed' },
   { title: 'by share', isNumber: true, help: 'Because its share of the completions changed' },
-  ...numbers('mean before', 'mean after', 'share before', 'share after'),
+  ...makeNumberHeads('mean before', 'mean after', 'share before', 'share after'),
 ];
 
 /** The meaning of a row. @type {Record<Api.BreakdownAnswer['by'], string>} */
@@ -55,7 +55,7 @@ export function BreakdownTable({ answer }) {
     <${DataTable}
       name="Parts of the change"
       kind="table breakdown-table"
-      heads=${[by, 'part of the change', ...numbers('total'), 'read', ...(isSum ? [] : PARTS)]}
+      heads=${[by, 'part of the change', ...makeNumberHeads('total'), 'read', ...(isSum ? [] : PARTS)]}
     >
       <tbody>
         ${rows.map(

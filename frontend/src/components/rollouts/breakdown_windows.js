@@ -2,7 +2,7 @@
 import { html, useRef, useState } from '../../dom.js';
 import { makeCurve } from '../../lib/curve.js';
 import { formatValue } from '../../lib/text/format.js';
-import { redrawn } from '../../lib/breakdown.js';
+import { redrawWindow } from '../../lib/breakdown.js';
 import { stepsText } from '../../lib/runs/verdicts.js';
 import { makeDragHandler } from '../shared/dragging.js';
 
@@ -28,7 +28,7 @@ export function Windows({ series, before, after, onset, onChange }) {
   const svg = useRef(/** @type {SVGElement | null} */ (null));
   const drag = makeDragHandler(
     ([start], [end]) => {
-      latestPair.current = redrawn({ before, after }, toStep(start, svg.current), toStep(end, svg.current));
+      latestPair.current = redrawWindow({ before, after }, toStep(start, svg.current), toStep(end, svg.current));
       setDraft(latestPair.current);
     },
     () => {

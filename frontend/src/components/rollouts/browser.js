@@ -7,12 +7,12 @@ import { useKeys } from '../../app/keys.js';
 import { choice, flag, list, number, text } from '../../lib/url.js';
 import {
   CARD_ORDERS,
-  chosenGroups,
+  chooseGroups,
   FILTERS,
   GROUP_FILTERS,
   GROUP_ORDERS,
   groupFilter,
-  nearestStep,
+  findNearestStep,
 } from '../../lib/rollouts.js';
 import { plural } from '../../lib/text/format.js';
 import { CommittedInput } from '../shared/committed_input.js';
@@ -110,7 +110,7 @@ function Browser({ run, items, live, onset, siblings }) {
   const kinds = useMemo(() => listKinds(items), [items]);
   const kind = kinds.find(({ value }) => value === view.kind)?.value ?? kinds[0].value;
   const steps = useMemo(() => listSteps(items, kind), [items, kind]);
-  const step = steps[nearestStep(steps, view.step ?? (live ? Infinity : (onset?.sick ?? Infinity)))];
+  const step = steps[findNearestStep(steps, view.step ?? (live ? Infinity : (onset?.sick ?? Infinity)))];
   const rollouts = useLoad(
     `${run} ${kind} ${step}`,
     (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { limit: MAX_GROUPS, signal }),
@@ -170,7 +170,7 @@ function Browser({ run, items, live, onset, siblings }) {
 function Step({ groups, steps, step, view, siblings, change }) {
   const filter = { filter: view.filter, least: view.least };
   const shownGroups = useMemo(
-    () => chosenGroups(groups, filter, view.sort),
+    () => chooseGroups(groups, filter, view.sort),
     [groups, view.filter.join(), view.least, view.sort],
   );
   const namedIndex = view.group ? shownGroups.findIndex(({ id }) => id === view.group) : -1;

@@ -1,8 +1,8 @@
 /** A prompt in columns: its completions at other steps of the run and in other runs of the experiment. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { MAX_COLUMNS, readColumn, usualColumns, writeColumn } from '../../lib/columns.js';
-import { groupFacts, sortedCards } from '../../lib/rollouts.js';
+import { MAX_COLUMNS, readColumn, chooseUsualColumns, writeColumn } from '../../lib/columns.js';
+import { groupFacts, sortCards } from '../../lib/rollouts.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { formatValue } from '../../lib/text/format.js';
 import { IconButton } from '../shared/icons.js';
@@ -40,7 +40,7 @@ export function PromptColumns({ group, beside, siblings, order, by, full, onChan
         const namedColumns = beside.map(readColumn).filter((column) => column !== null);
         const columns = namedColumns.length
           ? namedColumns
-          : usualColumns(
+          : chooseUsualColumns(
               steps,
               group.step,
               otherRuns.map(({ id }) => id),
@@ -135,13 +135,13 @@ function OtherColumn({ column, run, look, onStep, onRemove }) {
       ${({ items }) =>
         items.length
           ? html`<${Cards} shownGroup=${items[0]} look=${look} />`
-          : html`<p class="quiet">${absence(steps, step)}</p>`}
+          : html`<p class="quiet">${describeAbsence(steps, step)}</p>`}
     <//>
   </section>`;
 }
 
 /** @param {number[]} steps `steps`: those with the prompt @param {number} step */
-const absence = (steps, step) =>
+const describeAbsence = (steps, step) =>
   steps.length
     ? `The prompt is not stored at step ${step}, but at ${steps.slice(0, 8).join(', ')}${steps.length > 8 ? ' …' : ''}.`
     : 'This run has no stored completion of the prompt.';
@@ -155,7 +155,7 @@ const GroupColumn = ({ title, shownGroup, look }) => html`<section class="prompt
 /** @param {{shownGroup: Api.GroupItem, look: Look}} props */
 function Cards({ shownGroup, look: { order, by, full } }) {
   const facts = groupFacts(shownGroup);
-  const cards = sortedCards(
+  const cards = sortCards(
     shownGroup.completions.map((completion, index) => ({ completion, index })),
     order,
   );

@@ -1,6 +1,6 @@
 /** The groups of a step as a list, and one group in full: prompt, answer, and all completions side by side. */
 import { html } from '../../dom.js';
-import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortedCards } from '../../lib/rollouts.js';
+import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortCards } from '../../lib/rollouts.js';
 import { lookup } from '../../lib/lookup.js';
 import { oneLine, readTokenAddress } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
@@ -40,7 +40,7 @@ export function GroupList({ groups, activeIndex, filter, onPick }) {
  * Returns the classes of a completion's dot: right, truncated, or excluded by the filter.
  * @param {Api.CompletionItem} completion @param {Filter} filter
  */
-function dotClass(completion, filter) {
+function chooseDotClass(completion, filter) {
   const marks = [
     isRight(completion) && 'is-right',
     isTruncated(completion) && 'is-cut',
@@ -60,7 +60,7 @@ function Dots({ group, filter }) {
     ${signs.map(
       (completion) => html`<span
         key=${completion.id}
-        class=${dotClass(completion, filter)}
+        class=${chooseDotClass(completion, filter)}
       ></span>`,
     )}
   </span>`;
@@ -75,7 +75,7 @@ export function GroupView({ group, filter, order, colourBy, tokenAddress, onPin 
   const pin = (/** @type {number} */ index, /** @type {number | null} */ token) =>
     onPin(token === null ? '' : `${index}.${token}`);
   const cards = group.completions.map((completion, index) => ({ completion, index }));
-  const shownCards = sortedCards(
+  const shownCards = sortCards(
     cards.filter(({ completion }) => passes(filter, completion)),
     order,
   );

@@ -53,14 +53,14 @@ export function MismatchOfStep({ run, step }) {
 }
 
 /** Returns the index in `caps` of the run's own cap, else of the usual cap. @param {Api.Mismatch} data */
-function firstCap({ caps, run_cap: runCap }) {
+function findFirstCap({ caps, run_cap: runCap }) {
   const index = caps.findIndex(({ cap }) => cap === (runCap ?? USUAL_CAP));
   return index < 0 ? Math.floor(caps.length / 2) : index;
 }
 
 /** @param {{data: Api.Mismatch, colourBy: 'position' | 'age'}} props */
 function Simulator({ data, colourBy }) {
-  const [capIndex, setCapIndex] = useState(firstCap(data));
+  const [capIndex, setCapIndex] = useState(findFirstCap(data));
   const { caps, run_cap: runCap } = data;
   const simulation = caps[capIndex];
   const isMask = data.kind.endsWith('mask');
@@ -89,7 +89,7 @@ function Simulator({ data, colourBy }) {
       ${
         runCap !== null &&
         simulation.cap !== runCap &&
-        html`<button type="button" class="button button-small" onClick=${() => setCapIndex(firstCap(data))}>
+        html`<button type="button" class="button button-small" onClick=${() => setCapIndex(findFirstCap(data))}>
           Back to ${formatValue(runCap)}
         </button>`
       }

@@ -11,7 +11,7 @@ const DOT = 1.6;
 const LEVELS = 8;
 
 /** @param {number[]} values @returns {[number, number]} */
-function extent(values) {
+function findExtent(values) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
     if (value < low) low = value;
@@ -21,7 +21,7 @@ function extent(values) {
 }
 
 /** @param {number} share from 0 to 1 @param {boolean} isDark */
-const heat = (share, isDark) => `hsl(${Math.round(220 - 190 * share)} 80% ${isDark ? 65 : 42}%)`;
+const makeHeatColour = (share, isDark) => `hsl(${Math.round(220 - 190 * share)} 80% ${isDark ? 65 : 42}%)`;
 
 /**
  * @param {{data: Api.Mismatch, colourBy: 'position' | 'age', cap: number}} props
@@ -30,8 +30,8 @@ export function MismatchScatter({ data, colourBy, cap }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [width, setWidth] = useState(0);
   const shade = theme.value;
-  const [low, high] = extent([...data.sampler, ...data.trainer]);
-  const largest = Math.max(1, extent(data[colourBy])[1]);
+  const [low, high] = findExtent([...data.sampler, ...data.trainer]);
+  const largest = Math.max(1, findExtent(data[colourBy])[1]);
 
   useEffect(() => {
     const element = canvas.current;
@@ -74,7 +74,7 @@ export function MismatchScatter({ data, colourBy, cap }) {
     if (data.low !== null && data.low > 0) line(Math.log(data.low), [5, 4]);
     context.globalAlpha = 0.75;
     data.sampler.forEach((sampler, i) => {
-      context.fillStyle = heat(Math.round((data[colourBy][i] / largest) * LEVELS) / LEVELS, isDark);
+      context.fillStyle = makeHeatColour(Math.round((data[colourBy][i] / largest) * LEVELS) / LEVELS, isDark);
       context.beginPath();
       context.arc(toX(sampler), toY(data.trainer[i]), DOT, 0, 2 * Math.PI);
       context.fill();

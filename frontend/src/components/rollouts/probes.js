@@ -3,7 +3,7 @@ import { html, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { oneLine } from '../../lib/text/tokens.js';
-import { wordDiff } from '../../lib/text/diff.js';
+import { diffWords } from '../../lib/text/diff.js';
 import { Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
 import { Visible } from './text.js';
@@ -124,7 +124,7 @@ function Difference({ cells, kind }) {
   return html`<${Loaded} resource=${pair} skeleton=${html`<${Skeleton} rows=${4} />`}>
     ${(pages) => {
       const texts = pages.map((page) => page.items[0]?.completions[0]?.text ?? '');
-      const changes = wordDiff(texts[0], texts[1]);
+      const changes = diffWords(texts[0], texts[1]);
       return html`<section class="card probe-diff" aria-label="Difference">
         <p class="quiet">
           First completion at step ${cells[0].step} (removed) and at step ${cells[1].step} (added)

@@ -3,7 +3,7 @@ import { html } from '../../dom.js';
 import { useSeries } from '../../data/series.js';
 import { useGet } from '../../data/resource.js';
 import { formatValue, plural } from '../../lib/text/format.js';
-import { nearestStep } from '../../lib/rollouts.js';
+import { findNearestStep } from '../../lib/rollouts.js';
 import { stepsText } from '../../lib/runs/verdicts.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { Select } from '../shared/marks.js';
@@ -27,7 +27,7 @@ export const CURVES = {
  * Returns the lowest and the highest value of all curves, with room on both sides of a flat curve.
  * @param {number[]} values @returns {[number, number]}
  */
-function extent(values) {
+function findExtent(values) {
   if (!values.length) return [0, 1];
   const [low, high] = [Math.min(...values), Math.max(...values)];
   return low === high ? [low - 0.5, high + 0.5] : [low, high];
@@ -39,14 +39,14 @@ function extent(values) {
  *   `steps`: those with rollouts, ascending; `onset`: when the goal began to fall; `curve`: a name of `CURVES`
  */
 export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
-  const index = nearestStep(steps, step);
+  const index = findNearestStep(steps, step);
   const go = (/** @type {number} */ offset) => {
     const next = steps[index + offset];
     if (next !== undefined) onStep(next);
   };
   const handleChange = (/** @type {InputEvent} */ event) => {
     const typedStep = Number(event.target.value);
-    if (Number.isFinite(typedStep)) onStep(steps[nearestStep(steps, typedStep)]);
+    if (Number.isFinite(typedStep)) onStep(steps[findNearestStep(steps, typedStep)]);
   };
   return html`<div class="step-bar">
     <div class="step-pick">
@@ -135,7 +135,7 @@ function Slider({ run, steps, index, onset, curve, onStep, go }) {
       onset &&
       html`<span
         class="step-onset"
-        style=${{ left: `${inside(toPercent(onset.healthy))}%`, right: `${inside(100 - toPercent(onset.sick))}%` }}
+        style=${{ left: `${clampPercent(toPercent(onset.healthy))}%`, right: `${clampPercent(100 - toPercent(onset.sick))}%` }}
       ></span>`
     }
     <span class="step-cursor" style=${{ left: `${toPercent(steps[index])}%` }}></span>
@@ -152,11 +152,11 @@ function Slider({ run, steps, index, onset, curve, onStep, go }) {
   </div>`;
 }
 
-const inside = (/** @type {number} */ percent) => Math.min(100, Math.max(0, percent));
+const clampPercent = (/** @type {number} */ percent) => Math.min(100, Math.max(0, percent));
 
 /** Returns the recorded step nearest to a position of the slider. @param {number[]} steps @param {number} value */
 function findClosest(steps, value) {
-  const indexBefore = nearestStep(steps, value);
+  const indexBefore = findNearestStep(steps, value);
   const indexAfter = Math.min(steps.length - 1, indexBefore + 1);
   return Math.abs(steps[indexAfter] - value) < Math.abs(steps[indexBefore] - value)
     ? steps[indexAfter]
@@ -174,7 +174,7 @@ function Warnings({ run, toPercent }) {
         key=${i}
         class="step-warning"
         title=${`${title}, ${stepsText(onset)}`}
-        style=${{ left: `${inside(toPercent(onset.sick))}%` }}
+        style=${{ left: `${clampPercent(toPercent(onset.sick))}%` }}
       ></span>`,
     );
 }
@@ -190,7 +190,7 @@ function Curves({ run, from, to, step, curve }) {
   const reward = isFallback ? fallback : chosenSeries;
   const name = CURVES[/** @type {keyof typeof CURVES} */ (isFallback ? 'reward/mean' : curve)];
   const accuracy = useSeries('eval/accuracy', [run], SHAPE, true).series[0];
-  const [low, high] = extent([...(reward?.values ?? []), ...(accuracy?.values ?? [])]);
+  const [low, high] = findExtent([...(reward?.values ?? []), ...(accuracy?.values ?? [])]);
   const pathPoint = (/** @type {number} */ x, /** @type {number} */ y) =>
     `${(((x - from) / (to - from)) * 1000).toFixed(1)} ${(HEIGHT - ((y - low) / (high - low)) * HEIGHT).toFixed(1)}`;
   const points = (/** @type {Series | undefined} */ series) =>
@@ -206,11 +206,11 @@ function Curves({ run, from, to, step, curve }) {
       />
     </svg>
     <span class="step-legend">
-      <span class="step-legend-reward">${name} ${valueAtStep(reward, step)}</span>
+      <span class="step-legend-reward">${name} ${describeValue(reward, step)}</span>
       ${
         accuracy &&
         html`<span class="step-legend-accuracy">
-          eval accuracy ${valueAtStep(accuracy, step)}${ageAtStep(accuracy, step)}
+          eval accuracy ${describeValue(accuracy, step)}${describeAge(accuracy, step)}
         </span>`
       }
     </span>
@@ -223,9 +223,9 @@ function Curves({ run, from, to, step, curve }) {
  * Returns the step of the last evaluation, if it is earlier than this step.
  * @param {Series} series @param {number} step
  */
-function ageAtStep(series, step) {
+function describeAge(series, step) {
   if (!series.steps.length || series.steps[0] > step) return '';
-  const recordedStep = series.steps[nearestStep(series.steps, step)];
+  const recordedStep = series.steps[findNearestStep(series.steps, step)];
   return recordedStep === step ? '' : ` (measured at step ${recordedStep})`;
 }
 
@@ -233,7 +233,7 @@ function ageAtStep(series, step) {
  * Returns the value at a step, or the newest value before it.
  * @param {Series | undefined} series @param {number} step
  */
-function valueAtStep(series, step) {
+function describeValue(series, step) {
   if (!series?.steps.length || series.steps[0] > step) return '–';
-  return formatValue(series.values[nearestStep(series.steps, step)]);
+  return formatValue(series.values[findNearestStep(series.steps, step)]);
 }

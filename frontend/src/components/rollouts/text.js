@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { takeStart } from '../../lib/text/tokens.js';
-import { visiblePieces } from '../../lib/text/visible.js';
+import { splitVisible } from '../../lib/text/visible.js';
 import { formatBytes } from '../../lib/text/format.js';
 
 export const MAX_SHOWN = 20_000;
@@ -50,7 +50,7 @@ export function useTokens(id, isEnabled) {
 
 /** Untrusted text with visible hidden characters. @param {{text: string}} props */
 export function Visible({ text }) {
-  return visiblePieces(text).map((segment) =>
+  return splitVisible(text).map((segment) =>
     segment.isCode ? html`<span class="code-point">${segment.text}</span>` : segment.text,
   );
 }

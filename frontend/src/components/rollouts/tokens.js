@@ -9,7 +9,7 @@ import {
   findLevel,
   LEVELS,
   probabilityText,
-  spelledToken,
+  spellToken,
   readValue,
   readValues,
 } from '../../lib/text/tokens.js';
@@ -123,13 +123,13 @@ export function TokenText({ tokens, colourBy, index, pinnedToken, onPin }) {
       )}
     ${
       count < chunks.length &&
-      html`<${ShowMore} remainingBytes=${lengthFrom(tokens.tokens, chunks[count][0])} onMore=${() => setCount(count + 1)} />`
+      html`<${ShowMore} remainingBytes=${findLength(tokens.tokens, chunks[count][0])} onMore=${() => setCount(count + 1)} />`
     }
   </div>`;
 }
 
 /** Returns the number of characters from a token to the end. @param {string[]} tokens @param {number} first */
-const lengthFrom = (tokens, first) => tokens.slice(first).reduce((sum, token) => sum + token.length, 0);
+const findLength = (tokens, first) => tokens.slice(first).reduce((sum, token) => sum + token.length, 0);
 
 /**
  * @param {{tokens: Tokens, values: (number | string)[] | undefined, colourBy: ColourName, first: number, end: number}} props
@@ -210,7 +210,7 @@ export function Readout() {
     <span class="faint">
       Completion ${index}, token ${at + 1}
     </span>${' '}
-    <bdi class="readout-token">${spelledToken(tokens.tokens[at])}</bdi>
+    <bdi class="readout-token">${spellToken(tokens.tokens[at])}</bdi>
     <span class="faint">id ${tokens.token_ids[at]}</span>
     ${isMasked && html`<span>${isObserved ? 'observation of a tool' : 'masked'}: no part of the loss</span>`}
     ${!isObserved && typeof logprob === 'number' && html`<span>p ${probabilityText(logprob)}</span>`}
@@ -268,21 +268,21 @@ export function LossSums({ sums, group }) {
     <span class="loss-of-completion">
       completion ${pointedToken.value?.index ?? '–'} <b>${formatLoss(completionLoss)}</b>
     </span>
-    ${groupSums && groupSums.loss !== null && html`<span>this group <b>${exact(groupSums.loss)}</b></span>`}
-    <span title="All tokens of the step that are stored">stored <b>${exact(sums.stored)}</b></span>
-    <span title="Groups of the step whose rollouts are not stored">+ not stored <b>${exact(sums.unstored)}</b></span>
+    ${groupSums && groupSums.loss !== null && html`<span>this group <b>${formatExact(groupSums.loss)}</b></span>`}
+    <span title="All tokens of the step that are stored">stored <b>${formatExact(sums.stored)}</b></span>
+    <span title="Groups of the step whose rollouts are not stored">+ not stored <b>${formatExact(sums.unstored)}</b></span>
     ${
       isRest(sums) &&
       html`<span title="Tokens that are no longer stored">
-        + removed <b>${exact(sums.difference)}</b>
+        + removed <b>${formatExact(sums.difference)}</b>
       </span>`
     }
-    <span title="loss/total of the step">= logged <b>${exact(sums.logged)}</b></span>
+    <span title="loss/total of the step">= logged <b>${formatExact(sums.logged)}</b></span>
   </p>`;
 }
 
 /** @param {Api.LossSums['stored'] | undefined} loss */
-const formatLoss = (loss) => (loss === null || loss === undefined ? '' : exact(loss));
+const formatLoss = (loss) => (loss === null || loss === undefined ? '' : formatExact(loss));
 
 /** Returns whether the difference is larger than a rounding error. @param {Api.LossSums} sums */
 function isRest({ difference, logged, stored, groups }) {
@@ -292,5 +292,5 @@ function isRest({ difference, logged, stored, groups }) {
 }
 
 /** Returns seven digits, so that readers can check the sums. @param {number | string | null} value */
-const exact = (value) =>
+const formatExact = (value) =>
   typeof value === 'number' ? Number(value.toPrecision(7)).toString().replace(/-/g, '−') : formatValue(value);

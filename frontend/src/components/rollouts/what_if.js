@@ -3,7 +3,7 @@ import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { useQuery } from '../../app/router.js';
-import { laidOver } from '../../lib/launch/merge.js';
+import { layOver } from '../../lib/launch/merge.js';
 import { formatValue } from '../../lib/text/format.js';
 import { list, text } from '../../lib/url.js';
 import { ChangedKnobs, KnobGroups, KnobPanels } from '../launch/knobs.js';
@@ -114,7 +114,7 @@ function OwnKnobs({ run, knobsText, errors, onCompute }) {
     switches: config.data.switches,
     changes: variant,
     below,
-    full: laidOver(catalog, below, variant),
+    full: layOver(catalog, below, variant),
     errors,
     onChanges: (/** @type {Fields} */ { objective = {} }) => setKnobs(objective),
     open: groups,

@@ -4,7 +4,7 @@ import { useGet } from '../../data/resource.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
 import { arrangeCauses, tellStory } from '../../lib/runs/story.js';
 import { breakdownAddress } from '../../lib/breakdown.js';
-import { changedFields } from '../../lib/trials.js';
+import { describeChangedFields } from '../../lib/trials.js';
 import { formatPercent, formatValue } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Skeleton } from '../shared/states.js';
@@ -215,8 +215,8 @@ const isConfirmed = ({ p, spared }) => typeof p === 'number' && p <= MAX_P && sp
  * @param {{run: Api.RunItem, arm: Api.ArmResult, remedy?: Api.RemedyItem}} props
  */
 function Confirmed({ run, arm, remedy }) {
-  const changes = changedFields(run.config, arm.changes);
-  const isRemedy = remedy && changedFields(run.config, remedy.changes).join() === changes.join();
+  const changes = describeChangedFields(run.config, arm.changes);
+  const isRemedy = remedy && describeChangedFields(run.config, remedy.changes).join() === changes.join();
   return html`<p>
     <b>Confirmed by a trial:</b> with ${isRemedy ? 'this remedy' : 'these changes'} ${arm.spared} of
     ${' '}${arm.spared + arm.recurred} runs stayed well (p ${formatValue(arm.p)}).
@@ -226,7 +226,7 @@ function Confirmed({ run, arm, remedy }) {
 
 /** @param {{run: Api.RunItem, cause: Api.CauseItem, isNamed: boolean}} props `isNamed`: with the cause's name */
 function RemedyText({ run, cause: { title, remedy }, isNamed }) {
-  const changes = changedFields(run.config, remedy.changes);
+  const changes = describeChangedFields(run.config, remedy.changes);
   return html`<p>
     ${isNamed && html`<b>${title}:</b>${' '}`}${remedy.words} <span class="faint">(${remedy.source})</span>
     ${changes.map((change) => html`<code class="diagnosis-change" key=${change}>${change}</code>`)}

@@ -37,7 +37,7 @@ function placeError(error) {
   );
 }
 
-const wholeNumber = (/** @type {string} */ text) => (/^\d+$/.test(text.trim()) ? Number(text) : text);
+const parseWholeNumber = (/** @type {string} */ text) => (/^\d+$/.test(text.trim()) ? Number(text) : text);
 
 /**
  * @param {{run: Api.RunItem, steps: number[], label?: string}} props `steps`: those of the offered checkpoints; a
@@ -111,7 +111,9 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
         effort: effort && heldOut,
         held_out: heldOut,
         suites: suites.filter(({ name }) => chosenNames.includes(name)).map(({ suite }) => suite),
-        ...(heldOut ? Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(lookup(values, name))])) : {}),
+        ...(heldOut
+          ? Object.fromEntries(FIELDS.map(({ name }) => [name, parseWholeNumber(lookup(values, name))]))
+          : {}),
       };
       const path = `/runs/${run.id}/evaluations`;
       onBegun(await postOnce(chosenSteps.map((step) => ({ path, body: { step, ...body } }))));

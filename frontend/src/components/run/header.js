@@ -5,7 +5,7 @@ import { renameRun } from '../../app/actions.js';
 import { runLook, sayError, status } from '../../app/state.js';
 import { experimentAddress } from '../../lib/runs/addresses.js';
 import { address } from '../../lib/url.js';
-import { listMoves, reasonText, secondsLeft } from '../../lib/runs/moves.js';
+import { listMoves, reasonText, countSecondsLeft } from '../../lib/runs/moves.js';
 import { formatCount, formatDuration } from '../../lib/text/format.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, isSilent, originTitle } from '../../lib/runs/origin.js';
@@ -52,7 +52,7 @@ export function RunHeader({ run, onChange, reload }) {
       ${
         run.parent_run &&
         html`<span>
-          ${kinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'parent run'}</a>
+          ${describeKinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'parent run'}</a>
           ${run.fork_step !== null && ` at step ${run.fork_step}`}
         </span>`
       }
@@ -123,7 +123,7 @@ function Waiting({ run }) {
 }
 
 /** Returns the relation between a run and its parent in words. */
-const kinship = (/** @type {Api.RunItem} */ run) =>
+const describeKinship = (/** @type {Api.RunItem} */ run) =>
   run.fork_step === null ? 'clone of' : run.is_check ? 'checks a fork of' : isEvaluation(run) ? 'evaluates' : 'fork of';
 
 /** The name, which becomes a field after a click on the pencil. @param {Props} props */
@@ -173,7 +173,7 @@ function Advance({ run }) {
     return html`<span class="quiet" title="Evaluates a policy without training it">
       ${run.is_check ? 'check' : 'evaluation'}
     </span>`;
-  const seconds = secondsLeft(run);
+  const seconds = countSecondsLeft(run);
   return html`<span class="run-advance">
     <${Progress} doneSteps=${run.last_step} all=${run.steps} />
     <span class="quiet">

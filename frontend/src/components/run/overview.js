@@ -4,7 +4,7 @@ import { post } from '../../data/api.js';
 import { useHistory } from '../../data/run_events.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { catalog, runLook } from '../../app/state.js';
-import { chosenSections } from '../../lib/metric_choice.js';
+import { chooseSections } from '../../lib/metric_choice.js';
 import { KEY_METRICS, groupBySection, filterMetrics } from '../../lib/metrics.js';
 import { costText } from '../../lib/service/queue.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
@@ -25,7 +25,7 @@ import { SignalBudget } from './signal_budget.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Empty } from '../shared/states.js';
 import { lookup } from '../../lib/lookup.js';
-import { DataTable, numbers } from '../shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../shared/data_table.js';
 
 /**
  * The curves in the address of a run's page: `q` searches metrics, `metrics` are the chosen ones, and
@@ -35,7 +35,7 @@ import { DataTable, numbers } from '../shared/data_table.js';
 const SHOWN_OF_IMPORTED = 6;
 
 /** Returns the names of the metrics that a run has recorded. @param {Api.RunItem} run */
-export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
+export const listRecordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 
 /**
  * Returns the props for the panels of one run: its look, name, and the events that change the meaning of its curves.
@@ -55,7 +55,7 @@ function describeRun(run, events) {
 export function Overview({ run, view, change }) {
   const events = useHistory(run.id).data ?? [];
   const line = describeRun(run, events);
-  const recordedNames = recordedMetrics(run);
+  const recordedNames = listRecordedMetrics(run);
   const keys = KEY_METRICS.filter((metric) => recordedNames.includes(metric));
   const metrics = keys.length || !isForeign(run) ? keys : recordedNames.slice(0, SHOWN_OF_IMPORTED);
   const body = html`
@@ -256,7 +256,7 @@ function Attempts({ run, events }) {
       attempts.length
         ? html`<${DataTable}
           name="Attempts"
-          heads=${[...numbers('#'), 'from step', 'worker', 'started', 'duration', 'outcome']}
+          heads=${[...makeNumberHeads('#'), 'from step', 'worker', 'started', 'duration', 'outcome']}
         >
           <tbody>
             ${attempts.map(
@@ -281,7 +281,7 @@ function Attempts({ run, events }) {
                   }
                 </td>
                 <td>${formatTime(attempt.started_at)}</td>
-                <td>${formatDuration(duration(attempt))}</td>
+                <td>${formatDuration(computeDuration(attempt))}</td>
                 <td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td>
               </tr>`,
             )}
@@ -297,18 +297,18 @@ function Attempts({ run, events }) {
 
 const describeStart = (/** @type {Api.AttemptItem} */ { from_step: step }) =>
   step === null || step === undefined ? '–' : step < 0 ? 'start' : step;
-const duration = (/** @type {Api.AttemptItem} */ { started_at: from, ended_at: to }) =>
+const computeDuration = (/** @type {Api.AttemptItem} */ { started_at: from, ended_at: to }) =>
   from ? (new Date(to ?? Date.now()).getTime() - new Date(from).getTime()) / 1000 : null;
 
 /** All metrics by section. @param {{run: Api.RunItem, view: RunView, change: (changes: object) => void}} props */
 export function Charts({ run, view, change }) {
   const line = describeRun(run, useHistory(run.id).data ?? []);
-  const all = recordedMetrics(run);
+  const all = listRecordedMetrics(run);
   if (!all.length)
     return run.finished_at
       ? html`<${Empty} title="No data">This run ended before it recorded a metric.<//>`
       : html`<${Empty} title="No data yet">Metrics appear after the first step.<//>`;
-  const sections = view.q ? groupBySection(filterMetrics(all, view.q)) : chosenSections(all, view.metrics);
+  const sections = view.q ? groupBySection(filterMetrics(all, view.q)) : chooseSections(all, view.metrics);
   const metrics = sections.flatMap((section) => section.metrics);
   const tree = { available: all, chosenNames: view.metrics, query: view.q, change };
   return html`

@@ -18,7 +18,7 @@ const WORDS = {
   behaviour: 'older sampler weights',
 };
 
-const words = (/** @type {string[]} */ parts) => parts.map((name) => lookup(WORDS, name) ?? name).join(', ');
+const joinNames = (/** @type {string[]} */ parts) => parts.map((name) => lookup(WORDS, name) ?? name).join(', ');
 
 /** Returns the manifest of an event, if it has one. @param {Api.RunEvent} event */
 export const readManifest = (event) => event.data?.restored;
@@ -40,8 +40,8 @@ export function Restoration({ manifest: { checkpoint, run, parts, fresh, refused
         , verified against its SHA-256 checksums
       `,
     ],
-    ['restored', words(parts)],
-    ['started fresh', fresh.length ? words(fresh) : 'nothing'],
+    ['restored', joinNames(parts)],
+    ['started fresh', fresh.length ? joinNames(fresh) : 'nothing'],
     ...refused.map((refusal) => [
       'refused',
       html`

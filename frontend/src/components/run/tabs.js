@@ -4,7 +4,7 @@ import { fileAddress, get } from '../../data/api.js';
 import { copyText, download } from '../../app/actions.js';
 import { useGet, useThrottled } from '../../data/resource.js';
 import { useHistory } from '../../data/run_events.js';
-import { changesBetween } from '../../lib/launch/layers.js';
+import { findChanges } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { isForeign, originTitle } from '../../lib/runs/origin.js';
@@ -18,7 +18,7 @@ import { Evaluate } from './evaluate.js';
 import { ArchiveLinks, ModelLink } from './exports.js';
 import { ConfigTree } from './config_tree.js';
 import { ForkLink } from './fork_link.js';
-import { DataTable, numbers } from '../shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../shared/data_table.js';
 
 /** @param {Api.RunItem} run */
 const emptyText = (run) => (isForeign(run) ? 'The trainer logged no config.' : 'All fields have their default values.');
@@ -27,7 +27,7 @@ const emptyText = (run) => (isForeign(run) ? 'The trainer logged no config.' : '
 export function ConfigTab({ run, view, change }) {
   const schema = useGet('/config-schema');
   const config =
-    view.full || isForeign(run) ? run.config : schema.data && changesBetween(schema.data.defaults, run.config ?? {});
+    view.full || isForeign(run) ? run.config : schema.data && findChanges(schema.data.defaults, run.config ?? {});
   const text = useMemo(() => (config ? toYaml(config) : ''), [config]);
   return html`
     <div class="toolbar run-tools">
@@ -301,7 +301,7 @@ export function FilesTab({ run }) {
             name="Checkpoints"
             kind="table run-checkpoints"
             heads=${[
-              ...numbers('step', 'attempt', 'accuracy', 'size'),
+              ...makeNumberHeads('step', 'attempt', 'accuracy', 'size'),
               'saved',
               { title: html`<span class="visually-hidden">Action</span>` },
               'files',

@@ -18,13 +18,13 @@ import { Segments } from '../shared/marks.js';
  * Returns the key of grouping.js for a grouping of the table, or '' if curves cannot be averaged by it.
  * @param {string} group
  */
-const meanKey = (group) => (group === 'status' ? '' : group.replace(/^config:/, 'config.'));
+const findMeanKey = (group) => (group === 'status' ? '' : group.replace(/^config:/, 'config.'));
 
 /**
  * Returns the existing key metrics, or the first four as placeholders before any exists.
  * @param {string[]} available @param {{metrics: string, all: boolean}} view
  */
-function chosenMetrics(available, { metrics, all }) {
+function chooseMetrics(available, { metrics, all }) {
   if (metrics) return filterMetrics(available, metrics);
   if (all) return available;
   const keys = KEY_METRICS.filter((metric) => available.includes(metric));
@@ -40,9 +40,9 @@ function chosenMetrics(available, { metrics, all }) {
 export function RunsCharts({ view, change, runs, unlisted, shownIds, looks, names, compare }) {
   const drawnRuns = [...runs.items, ...unlisted.runs].filter(({ id }) => looks.has(id));
   const available = listMetrics(drawnRuns);
-  const metrics = chosenMetrics(available, view);
+  const metrics = chooseMetrics(available, view);
   const { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order } = view;
-  const groupBy = meanKey(view.group);
+  const groupBy = findMeanKey(view.group);
   const groups = groupBy ? makeGroups(drawnRuns, groupBy) : [];
   const means = { groupBy, band: groupBy ? chooseBand('auto', groups) : '' };
   const curves = { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order, ...means };

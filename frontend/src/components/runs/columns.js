@@ -26,12 +26,12 @@ export function runColumns(table) {
   const first = fields.filter((key) => table.isNarrow && key === 'verdict');
   return [
     selectColumn(table),
-    eyeColumn(table),
-    nameColumn(table),
-    ...first.map((key) => fieldColumn(key, table)),
+    makeEyeColumn(table),
+    makeNameColumn(table),
+    ...first.map((key) => makeFieldColumn(key, table)),
     ...IDENTITY,
-    statusColumn(table),
-    ...fields.filter((key) => !(table.isNarrow && key === 'verdict')).map((key) => fieldColumn(key, table)),
+    makeStatusColumn(table),
+    ...fields.filter((key) => !(table.isNarrow && key === 'verdict')).map((key) => makeFieldColumn(key, table)),
   ];
 }
 
@@ -62,7 +62,7 @@ const selectColumn = ({ isSelected, toggleSelected, allSelected, selectAll }) =>
 });
 
 /** @param {Table} table @returns {Column} */
-const eyeColumn = ({ looks, isShown, toggleShown }) => ({
+const makeEyeColumn = ({ looks, isShown, toggleShown }) => ({
   key: 'eye',
   width: '36px',
   title: html`<span class="visually-hidden">In the charts</span>`,
@@ -81,7 +81,7 @@ const eyeColumn = ({ looks, isShown, toggleShown }) => ({
 });
 
 /** @param {Table} table @returns {Column} */
-const nameColumn = ({ put, renaming, setRenaming }) => ({
+const makeNameColumn = ({ put, renaming, setRenaming }) => ({
   key: 'name',
   width: 'minmax(152px, 2fr)',
   title: 'run',
@@ -109,7 +109,7 @@ const IDENTITY = [
 ];
 
 /** @param {Table} table @returns {Column} */
-const statusColumn = ({ runs }) => ({
+const makeStatusColumn = ({ runs }) => ({
   key: 'status',
   width: `${statusWidth(runs)}px`,
   title: 'status',
@@ -146,7 +146,7 @@ function Steps({ run }) {
 }
 
 /** @param {string} key @param {Table} table @returns {Column} */
-function fieldColumn(key, table) {
+function makeFieldColumn(key, table) {
   const field = makeRunField(key);
   return {
     key,

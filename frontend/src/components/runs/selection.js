@@ -1,7 +1,7 @@
 /** Actions on the selected runs and on the trash. */
 import { html, useState } from '../../dom.js';
 import { actOnRuns, emptyTrash } from '../../app/actions.js';
-import { distinct } from '../../lib/runs/fields.js';
+import { listDistinct } from '../../lib/runs/fields.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Confirm } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
@@ -85,7 +85,7 @@ function Actions({ ids, runs, archived, compare, clear }) {
       html`<${TagDialog}
         ids=${ids}
         loadedRuns=${loadedRuns}
-        offeredTags=${distinct(runs.items, ({ tags }) => tags ?? [])}
+        offeredTags=${listDistinct(runs.items, ({ tags }) => tags ?? [])}
         reload=${runs.reload}
         onClose=${() => setOpenDialog('')}
       />`

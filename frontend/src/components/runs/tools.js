@@ -1,11 +1,11 @@
 /** The controls around the table of runs: filters above it, columns and file below. */
 import { html, useState } from '../../dom.js';
 import { csv } from '../../lib/text/csv.js';
-import { makeRunField, possibleFields } from '../../lib/runs/fields.js';
+import { makeRunField, listPossibleFields } from '../../lib/runs/fields.js';
 import { filterMetrics } from '../../lib/metrics.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { VERDICT_NAMES, verdictTitle } from '../../lib/runs/verdicts.js';
-import { spread } from '../../lib/runs/stats.js';
+import { computeSpread } from '../../lib/runs/stats.js';
 import { download } from '../../app/actions.js';
 import { Menu } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
@@ -45,7 +45,7 @@ const makeRunsView = ({ query, status, verdict, tag, variant, experiment, archiv
   columns: columns ?? undefined,
 });
 
-const plainOptions = (/** @type {string[]} */ values) => values.map((value) => ({ value, label: value }));
+const makePlainOptions = (/** @type {string[]} */ values) => values.map((value) => ({ value, label: value }));
 const VERDICTS = VERDICT_NAMES.map((value) => ({ value, label: verdictTitle(value) }));
 /** @type {import('./filter.js').Option[]} */
 const SHELVES = [
@@ -78,7 +78,7 @@ export function RunFilters({ view, change, runs, filter, search, statuses, usual
       <${Filter}
         name="status"
         value=${view.status}
-        options=${plainOptions(statuses.filter(Boolean))}
+        options=${makePlainOptions(statuses.filter(Boolean))}
         onChange=${(status) => change({ status })}
       />
       <${Filter}
@@ -104,7 +104,7 @@ export function RunFilters({ view, change, runs, filter, search, statuses, usual
  * @param {{view: RunsView, change: Function, runs: import('../../data/run_list.js').RunList, defaults: string[]}} props
  */
 export function TableTools({ view, change, runs, defaults }) {
-  const groups = ['', 'variant', 'experiment', 'status', ...possibleFields(runs.items).config];
+  const groups = ['', 'variant', 'experiment', 'status', ...listPossibleFields(runs.items).config];
   const groupTitle = (/** @type {string} */ key) =>
     key === '' ? 'none' : ['variant', 'status'].includes(key) ? key : makeRunField(key).title;
   const save = () => download(tableAsCsv(runs.items, view.columns), 'runs.csv');
@@ -166,7 +166,7 @@ function tableAsCsv(runs, fields) {
   );
 }
 
-/** @typedef {ReturnType<typeof possibleFields>} Possible */
+/** @typedef {ReturnType<typeof listPossibleFields>} Possible */
 
 /** @type {Record<keyof Possible, string>} */
 const FIELD_TITLES = { plain: 'about the run', last: 'last value', best: 'best value', config: 'config' };
@@ -176,7 +176,7 @@ const FIELD_TITLES = { plain: 'about the run', last: 'last value', best: 'best v
  */
 function ColumnChooser({ view, change, runs, defaults }) {
   const [search, setSearch] = useState('');
-  const possible = possibleFields(runs);
+  const possible = listPossibleFields(runs);
   const toggle = (/** @type {string} */ key) =>
     change({
       columns: view.columns.includes(key)
@@ -230,7 +230,7 @@ export function GroupRow({ group: { name, rows }, fields }) {
     .map(makeRunField)
     .filter(({ number }) => number)
     .map(({ title, of }) => {
-      const { n, mean, std } = spread(rows.map(of).filter((value) => typeof value === 'number'));
+      const { n, mean, std } = computeSpread(rows.map(of).filter((value) => typeof value === 'number'));
       return n ? `${title} ${formatValue(mean)}${std === null ? '' : ` (sd ${formatValue(std)})`}` : null;
     })
     .filter(Boolean);

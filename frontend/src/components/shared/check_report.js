@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { formatCount, formatPercent, formatValue, plural } from '../../lib/text/format.js';
 import { Icon } from './icons.js';
-import { Heads, numbers } from './data_table.js';
+import { Heads, makeNumberHeads } from './data_table.js';
 
 const ICONS = { good: 'check', warn: 'warn', bad: 'cross' };
 const LEVELS = { good: 'Good', warn: 'Warning', bad: 'Problem' };
@@ -86,7 +86,7 @@ function Signal({ report: { signal, group_size: groupSize } }) {
   return html`<table class="table check-table">
     <caption>Expected signal by group size</caption>
     <${Heads} heads=${[
-      ...numbers('G'),
+      ...makeNumberHeads('G'),
       { title: 'groups with signal', isNumber: true, help: USEFUL },
       { title: 'prompts without signal', isNumber: true, help: SILENT },
     ]} />

@@ -4,7 +4,7 @@ import { html } from '../../dom.js';
 /** @typedef {string | {title: any, isNumber?: boolean, help?: string}} Head a column's title */
 
 /** Returns titles of numeric columns. @param {any[]} titles @returns {Head[]} */
-export const numbers = (...titles) => titles.map((title) => ({ title, isNumber: true }));
+export const makeNumberHeads = (...titles) => titles.map((title) => ({ title, isNumber: true }));
 
 /** The row of titles, without those that are null or false. @param {{heads: (Head | false | null | undefined)[]}} props */
 export function Heads({ heads }) {

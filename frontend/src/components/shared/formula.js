@@ -1,6 +1,6 @@
 /** The objective of a config as the server writes it, with warnings about the config. */
 import { h, html, useMemo } from '../../dom.js';
-import { mathTree } from '../../lib/mathml.js';
+import { parseMath } from '../../lib/mathml.js';
 import { Icon } from './icons.js';
 
 /**
@@ -9,7 +9,7 @@ import { Icon } from './icons.js';
  */
 export function Formula({ valid, isOpen = false }) {
   const { formula, formula_mathml: mathml, formula_notes: notes = [], formula_legend: legend = [], warnings } = valid;
-  const tree = useMemo(() => (mathml ? mathTree(mathml) : null), [mathml]);
+  const tree = useMemo(() => (mathml ? parseMath(mathml) : null), [mathml]);
   return html`
     ${
       tree
@@ -57,7 +57,7 @@ function Legend({ entries, isOpen }) {
  * @param {{mathml: string, text: string}} props
  */
 function Written({ mathml, text }) {
-  const tree = useMemo(() => mathTree(mathml), [mathml]);
+  const tree = useMemo(() => parseMath(mathml), [mathml]);
   const isWord = !tree || tree.children.every((child) => typeof child !== 'string' && child.tag === 'mtext');
   return isWord ? text : h('math', null, ...tree.children.map(renderNode));
 }

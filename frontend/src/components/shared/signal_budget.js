@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { formatCount, formatDuration, formatPercent } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';
-import { DataTable, numbers } from './data_table.js';
+import { DataTable, makeNumberHeads } from './data_table.js';
 
 /** @typedef {'completions' | 'tokens' | 'seconds'} Unit */
 
@@ -90,7 +90,7 @@ export const BudgetOverTime = ({ budget, unit, onStep }) => html`<div
 </div>`;
 
 /** @param {number} value @param {Unit} unit */
-const amount = (value, unit) => (unit === 'seconds' ? formatDuration(value) : formatCount(Math.round(value)));
+const formatAmount = (value, unit) => (unit === 'seconds' ? formatDuration(value) : formatCount(Math.round(value)));
 
 /** All parts with their shares in every known unit. @param {{budget: Api.SignalBudget}} props */
 export function BudgetTable({ budget }) {
@@ -99,7 +99,7 @@ export function BudgetTable({ budget }) {
   return html`<${DataTable}
     name="Parts of the signal budget"
     kind="table budget-table"
-    heads=${['part', ...numbers(...units)]}
+    heads=${['part', ...makeNumberHeads(...units)]}
   >
     <tbody>
       ${budget.parts.map(
@@ -110,7 +110,7 @@ export function BudgetTable({ budget }) {
           ${units.map(
             (unit) => html`<td key=${unit} class="number">
               ${formatPercent(shares[unit][i], 1)}
-              ${' '}<span class="faint">${amount(budget.totals[unit][i], unit)}</span>
+              ${' '}<span class="faint">${formatAmount(budget.totals[unit][i], unit)}</span>
             </td>`,
           )}
         </tr>`,
@@ -122,7 +122,7 @@ export function BudgetTable({ budget }) {
         ${units.map(
           (unit) => html`<td key=${unit} class="number">
             ${formatPercent(addUp(shares[unit]), 1)}
-            ${' '}<span class="faint">${amount(addUp(budget.totals[unit]), unit)}</span>
+            ${' '}<span class="faint">${formatAmount(addUp(budget.totals[unit]), unit)}</span>
           </td>`,
         )}
       </tr>

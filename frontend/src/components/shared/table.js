@@ -44,7 +44,7 @@ export function Grid({
   const [slice, setSlice] = useState({ from: 0, to: 40 });
   const tracks = {
     gridTemplateColumns: columns.map(({ width }) => width).join(' '),
-    minWidth: `${columns.reduce((sum, { width }) => sum + leastPx(width), 0)}px`,
+    minWidth: `${columns.reduce((sum, { width }) => sum + findLeastPx(width), 0)}px`,
   };
 
   const updateVisible = () => {
@@ -136,7 +136,7 @@ function Head({ column: { key, title, number, sort: word, hint, label }, sort, o
 }
 
 /** Returns the minimum width of a track: 120 for `minmax(120px, 1fr)` and `120px`. */
-const leastPx = (/** @type {string} */ track) => Number(/(\d+)px/.exec(track)?.[1] ?? 0);
+const findLeastPx = (/** @type {string} */ track) => Number(/(\d+)px/.exec(track)?.[1] ?? 0);
 
 /** @param {HTMLElement | null} scroller @param {number} index */
 function bringIntoView(scroller, index) {

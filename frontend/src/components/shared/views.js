@@ -3,7 +3,7 @@ import { html, useEffect, useState } from '../../dom.js';
 import { get, put, remove } from '../../data/api.js';
 import { navigate } from '../../app/router.js';
 import { say, sayError } from '../../app/state.js';
-import { addressOfView } from '../../lib/runs/views.js';
+import { viewAddress } from '../../lib/runs/views.js';
 import { Dialog, Menu } from './overlay.js';
 import { Icon } from './icons.js';
 import { ForOperator } from './role.js';
@@ -18,7 +18,7 @@ import { ForOperator } from './role.js';
 export function ViewsMenu({ view, onOpen, children }) {
   const [isSaving, setIsSaving] = useState(false);
   const show = (/** @type {Api.ViewItem} */ item) =>
-    onOpen && item.page === view.page ? onOpen(item) : navigate(addressOfView(item));
+    onOpen && item.page === view.page ? onOpen(item) : navigate(viewAddress(item));
   return html`
     <${Menu} quiet label="views">
       ${(close) => html`<${Views}

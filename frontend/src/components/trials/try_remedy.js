@@ -5,7 +5,7 @@ import { post } from '../../data/api.js';
 import { resync } from '../../data/live.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useLoad } from '../../data/resource.js';
-import { changedFields, changesText, hasList, placedErrors, readChanges } from '../../lib/trials.js';
+import { describeChangedFields, changesText, hasList, placeErrors, readChanges } from '../../lib/trials.js';
 import { formatBytes, formatCount, formatDurationRange, plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon, IconButton } from '../shared/icons.js';
@@ -99,7 +99,7 @@ function TrialDialog({ run, cause, isSearch, title, onClose }) {
   const planPreview = plan.data;
   const arms = draft.arms ?? planPreview?.arms.map(({ name, changes }) => ({ name, text: changesText(changes) })) ?? [];
   const requestError = failure ?? plan.error;
-  const errors = new Map([...placedErrors(requestError?.errors ?? planPreview?.errors ?? []), ...draftErrors]);
+  const errors = new Map([...placeErrors(requestError?.errors ?? planPreview?.errors ?? []), ...draftErrors]);
   const change = (/** @type {Partial<Draft>} */ changes) => {
     setFailure(null);
     setDraft((old) => ({ ...old, ...changes }));
@@ -210,7 +210,7 @@ function Arms({ run, arms, errors, onChange }) {
       html`<button
         type="button"
         class="button button-small"
-        onClick=${() => onChange([...arms, { name: freeName(arms), text: '' }])}
+        onClick=${() => onChange([...arms, { name: findFreeName(arms), text: '' }])}
       >
         <${Icon} name="plus" size=${12} /> Add a change to try
       </button>`
@@ -236,7 +236,7 @@ function ArmText({ id, config, text, isWrong, onText }) {
     onInput=${(/** @type {any} */ event) => onText(event.target.value)}
   ></textarea>`;
   if (!isFolded) return input;
-  const lines = changedFields(config, readChanges(text).changes);
+  const lines = describeChangedFields(config, readChanges(text).changes);
   return html`
     <div class="trial-changed">${lines.map((line) => html`<code key=${line}>${line}</code>`)}</div>
     <details class="trial-text">
@@ -247,7 +247,7 @@ function ArmText({ id, config, text, isWrong, onText }) {
 }
 
 /** Returns a name that no arm has. @param {Arm[]} arms */
-const freeName = (arms) =>
+const findFreeName = (arms) =>
   ['change 1', 'change 2', 'change 3', 'change 4'].find((name) => arms.every((arm) => arm.name !== name)) ?? 'change';
 
 /**

@@ -1,6 +1,6 @@
 /** The state of the launch form: its requests, the names, and the equivalent command. */
-import { changesBetween, getAt, knobDifferences, setAt, spell } from './layers.js';
-import { belowBase, belowVariant, laidOver, merge } from './merge.js';
+import { findChanges, getAt, findKnobDifferences, setAt, spell } from './layers.js';
+import { mergeBelowBase, mergeBelowVariant, layOver, merge } from './merge.js';
 import { isRecord } from './schema.js';
 import { lookup } from '../lookup.js';
 
@@ -40,7 +40,7 @@ export function parseSeeds(text) {
 }
 
 /** Returns a name that no other variant has: `dapo`, `dapo 2`, ... @param {string} stem @param {Variant[]} variants */
-export function freeName(stem, variants) {
+export function findFreeName(stem, variants) {
   const existingNames = new Set(variants.map(({ name }) => name));
   if (!existingNames.has(stem)) return stem;
   let number = 2;
@@ -49,7 +49,7 @@ export function freeName(stem, variants) {
 }
 
 /** Returns the default name of an experiment. @param {Variant[]} variants */
-export const defaultName = (variants) =>
+export const makeDefaultName = (variants) =>
   shortenName(
     (variants.length > 4
       ? `${variants
@@ -64,7 +64,7 @@ const shortenName = (/** @type {string} */ name) =>
 
 /** Returns the body of POST /experiments. @param {Form} form */
 export const makeBody = ({ name, base, variants, seeds, sweep }) => ({
-  name: name.trim() || defaultName(variants),
+  name: name.trim() || makeDefaultName(variants),
   base,
   variants,
   seeds: parseSeeds(seeds).seeds,
@@ -94,7 +94,7 @@ export function makeRequests(form, fulls, fork, ignoresCheck = false) {
         step: fork.step,
         ...nameField,
         ...ignoreField,
-        changes: changesBetween(fork.run.config ?? {}, { ...fulls[i], seed }),
+        changes: findChanges(fork.run.config ?? {}, { ...fulls[i], seed }),
       },
     })),
   );
@@ -111,7 +111,7 @@ export function makeRequests(form, fulls, fork, ignoresCheck = false) {
 export function makeCheckRequest({ base, variants, seeds }, index, fullConfig, fork) {
   const seed = parseSeeds(seeds).seeds[0] ?? 0;
   if (!fork) return { path: '/experiments/check', body: { base, variant: variants[index], seed } };
-  const changes = changesBetween(fork.run.config ?? {}, { ...fullConfig, seed });
+  const changes = findChanges(fork.run.config ?? {}, { ...fullConfig, seed });
   return { path: `/runs/${fork.run.id}/check`, body: { step: fork.step, changes } };
 }
 
@@ -136,15 +136,15 @@ const IN_BASE = ['policy', 'problems', 'steps', 'evaluation', 'checkpointing', '
  * @param {{variant?: string, seed?: number, experiment?: string}} run
  * @returns {Form}
  */
-export function formFromConfig(catalog, config, { variant, seed = config.seed ?? 0, experiment = '' }) {
+export function makeForm(catalog, config, { variant, seed = config.seed ?? 0, experiment = '' }) {
   const sharedFields = Object.fromEntries(
     IN_BASE.filter((key) => Object.hasOwn(config, key)).map((key) => [key, lookup(config, key)]),
   );
-  const base = changesBetween(belowBase(catalog, sharedFields), sharedFields);
+  const base = findChanges(mergeBelowBase(catalog, sharedFields), sharedFields);
   const preset = config.preset ?? '';
-  const below = belowVariant(catalog, base, { preset });
+  const below = mergeBelowVariant(catalog, base, { preset });
   const { seed: _, ...fields } = config;
-  const changes = changesBetween(below, { ...below, ...fields });
+  const changes = findChanges(below, { ...below, ...fields });
   return {
     name: experiment,
     base,
@@ -167,13 +167,14 @@ export const beyondFork = (config, step) =>
  * @param {{name: string, config: Fields}} recipe
  * @returns {Variant}
  */
-export function variantOfRecipe(catalog, base, { name, config }) {
+export function makeRecipeVariant(catalog, base, { name, config }) {
   const policy = config.policy?.name;
-  const policyField = policy && policy !== belowBase(catalog, base).policy.name ? { policy: { name: policy } } : {};
+  const policyField =
+    policy && policy !== mergeBelowBase(catalog, base).policy.name ? { policy: { name: policy } } : {};
   const start = { ...(config.preset ? { preset: config.preset } : {}), ...policyField };
-  const { seed: _, ...fields } = laidOver(catalog, belowVariant(catalog, {}, start), config);
-  const below = laidOver(catalog, belowVariant(catalog, base, start), start);
-  return { name, ...merge(start, changesBetween(below, fields)) };
+  const { seed: _, ...fields } = layOver(catalog, mergeBelowVariant(catalog, {}, start), config);
+  const below = layOver(catalog, mergeBelowVariant(catalog, base, start), start);
+  return { name, ...merge(start, findChanges(below, fields)) };
 }
 
 /**
@@ -183,10 +184,10 @@ export function variantOfRecipe(catalog, base, { name, config }) {
  * @param {{path: string, before: any}[]} knobs chosen ones; `before` is the plain value
  * @returns {Variant[]}
  */
-export const oneKnobOff = (variant, fullConfig, knobs) =>
+export const makeOneKnobOff = (variant, fullConfig, knobs) =>
   knobs.map(({ path, before }) => ({
     ...setAt(variant, path, before, fullConfig),
-    name: `${variant.name} − ${shortName(path)}`,
+    name: `${variant.name} − ${shortenPath(path)}`,
   }));
 
 /**
@@ -203,7 +204,7 @@ export function makeLadder(variant, plainVariant, knobs, isWhole) {
   for (const { path, after } of knobs) {
     const { fields, full } = rungs[rungs.length - 1];
     const name =
-      rungs.length > MAX_CHAINED ? `${variant.name} ladder ${rungs.length}` : `${fields.name} + ${shortName(path)}`;
+      rungs.length > MAX_CHAINED ? `${variant.name} ladder ${rungs.length}` : `${fields.name} + ${shortenPath(path)}`;
     rungs.push({
       fields: { .../** @type {Variant} */ (setAt(fields, path, after, full)), name },
       full: setAt(full, path, after, full),
@@ -219,26 +220,26 @@ const MAX_CHAINED = 6;
  * Returns the last meaningful part of a path: `surrogate.eps_high` -> `eps_high`, `filters.groups.type` -> `groups`.
  * @param {string} path
  */
-export const shortName = (path) =>
+export const shortenPath = (path) =>
   path
     .split('.')
     .filter((segment) => segment !== 'type')
     .at(-1) ?? path;
 
 /** Returns the knobs of the method in which two full configs differ. @param {Fields} plainConfig @param {Fields} fullConfig */
-export const methodDifferences = (plainConfig, fullConfig) =>
-  knobDifferences(plainConfig, fullConfig).filter(({ path }) => !['preset', 'seed', 'name'].includes(path));
+export const findMethodDifferences = (plainConfig, fullConfig) =>
+  findKnobDifferences(plainConfig, fullConfig).filter(({ path }) => !['preset', 'seed', 'name'].includes(path));
 
 /**
  * Returns a knob's value in a few characters: the member of a union, then its fields.
  * @param {any} value @returns {string}
  */
-export function shortValue(value) {
+export function formatShortValue(value) {
   if (value === undefined || value === '') return 'none';
-  if (Array.isArray(value)) return value.map(shortValue).join(', ') || 'none';
+  if (Array.isArray(value)) return value.map(formatShortValue).join(', ') || 'none';
   if (!isRecord(value)) return String(value);
   const { type, name, ...settings } = value;
-  const inside = Object.entries(settings).map(([key, inner]) => `${key} ${shortValue(inner)}`);
+  const inside = Object.entries(settings).map(([key, inner]) => `${key} ${formatShortValue(inner)}`);
   const head = type ?? name ?? '';
   return inside.length && head
     ? `${head} (${inside.slice(0, 3).join(', ')}${inside.length > 3 ? ', …' : ''})`
@@ -280,4 +281,4 @@ export function withChanges({ base, variants }, fulls, indexes, changes) {
 }
 
 /** Returns the key of a request, which is equal for equal content. @param {unknown} value */
-export const contentKey = (value) => spell(value);
+export const makeContentKey = (value) => spell(value);

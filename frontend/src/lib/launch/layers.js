@@ -66,7 +66,7 @@ export function unsetAt(fields, path, below) {
  * @param {Fields} above
  * @returns {Fields}
  */
-export function changesBetween(below, above) {
+export function findChanges(below, above) {
   return Object.fromEntries(
     Object.entries(above)
       .filter(([key, value]) => !isSame(lookup(below, key), value))
@@ -76,7 +76,7 @@ export function changesBetween(below, above) {
         return [
           key,
           inside
-            ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(valueBelow, value) }
+            ? { ...(value.type === undefined ? {} : { type: value.type }), ...findChanges(valueBelow, value) }
             : value,
         ];
       }),
@@ -96,13 +96,13 @@ export const spell = (value) =>
  * or list.
  * @param {Fields} oldConfig @param {Fields} newConfig @returns {{path: string, before: any, after: any}[]}
  */
-export function knobDifferences(oldConfig, newConfig, path = '') {
+export function findKnobDifferences(oldConfig, newConfig, path = '') {
   return [...new Set([...Object.keys(oldConfig), ...Object.keys(newConfig)])].flatMap((key) => {
     const [oldValue, newValue] = [lookup(oldConfig, key), lookup(newConfig, key)];
     const keyPath = path ? `${path}.${key}` : key;
     if (isSame(oldValue, newValue)) return [];
     return isAlike(oldValue, newValue)
-      ? knobDifferences(oldValue, newValue, keyPath)
+      ? findKnobDifferences(oldValue, newValue, keyPath)
       : [{ path: keyPath, before: oldValue, after: newValue }];
   });
 }
@@ -122,13 +122,13 @@ function isAlike(a, b) {
  * @param {Fields} below
  * @returns {string[]}
  */
-export function writtenPaths(fields, below, path = '') {
+export function listWrittenPaths(fields, below, path = '') {
   return Object.entries(fields).flatMap(([key, value]) => {
     const keyPath = path ? `${path}.${key}` : key;
     const valueBelow = lookup(below, key);
     if (!isRecord(value) || !isRecord(valueBelow)) return key === 'type' && path ? [] : [keyPath];
     return value.type !== undefined && value.type !== valueBelow.type
       ? [keyPath]
-      : writtenPaths(value, valueBelow, keyPath);
+      : listWrittenPaths(value, valueBelow, keyPath);
   });
 }

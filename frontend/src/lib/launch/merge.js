@@ -37,7 +37,7 @@ const isSameMember = (valueBelow, value) => value.type === undefined || value.ty
  * Returns the fields below a variant before schema defaults: defaults, profile of the policy, preset and base.
  * @param {Catalog} catalog @param {Fields} base @param {Fields} variant @returns {Fields}
  */
-export function fieldsBelow(catalog, base, variant) {
+export function mergeFieldsBelow(catalog, base, variant) {
   const policy = variant.policy?.name ?? base.policy?.name ?? catalog.defaults.policy?.name;
   const preset = variant.preset || base.preset || '';
   const changes = catalog.presets.find(({ name }) => name === preset)?.config ?? {};
@@ -82,14 +82,14 @@ function withCorrection(mergedConfig, base, variant) {
  * Returns the fields below the base: defaults and the policy's profile.
  * @param {Catalog} catalog @param {Fields} base
  */
-export function belowBase(catalog, base) {
+export function mergeBelowBase(catalog, base) {
   const policy = base.policy?.name ?? catalog.defaults.policy?.name;
-  return laidOver(catalog, catalog.defaults, findProfile(catalog, policy));
+  return layOver(catalog, catalog.defaults, findProfile(catalog, policy));
 }
 
 /** Returns the fields below a variant. @param {Catalog} catalog @param {Fields} base @param {Fields} variant */
-export const belowVariant = (catalog, base, variant) =>
-  complete(catalog.schema, catalog.schema, fieldsBelow(catalog, base, variant));
+export const mergeBelowVariant = (catalog, base, variant) =>
+  complete(catalog.schema, catalog.schema, mergeFieldsBelow(catalog, base, variant));
 
 /** Returns the fields that a variant itself sets. Its preset belongs to the fields below. @param {Fields} variant */
 export const dropNames = ({ name: _name, preset: _preset, ...fields }) => fields;
@@ -98,4 +98,4 @@ export const dropNames = ({ name: _name, preset: _preset, ...fields }) => fields
  * Returns the full config of a layer over another.
  * @param {Catalog} catalog @param {Fields} below @param {Fields} fields
  */
-export const laidOver = (catalog, below, fields) => complete(catalog.schema, catalog.schema, merge(below, fields));
+export const layOver = (catalog, below, fields) => complete(catalog.schema, catalog.schema, merge(below, fields));

@@ -31,4 +31,4 @@ export function groupByFamily(offers) {
 }
 
 /** Returns the sentences of a note, of which the first is the description. @param {string} note */
-export const sentences = (note) => note.split(/(?<!\bDr\.)(?<=\.)\s+(?=[A-Z])/);
+export const splitSentences = (note) => note.split(/(?<!\bDr\.)(?<=\.)\s+(?=[A-Z])/);

@@ -29,7 +29,7 @@ export function findKind(node) {
   if (node.properties) return 'section';
   if (node.prefixItems) return 'tuple';
   if (node.items?.enum) return 'choices';
-  if (node.type === 'array') return kindOfList(node.items ?? {});
+  if (node.type === 'array') return findListKind(node.items ?? {});
   if ('const' in node) return 'constant';
   if (node.enum) return 'choice';
   if (node.format === 'dataset' || node.format === 'pass_rates') return node.format;
@@ -40,7 +40,7 @@ export function findKind(node) {
 }
 
 /** Returns the kind of a list of union members, sections, numbers or others. @param {Node} items @returns {Kind} */
-function kindOfList(items) {
+function findListKind(items) {
   if (items.$ref) return 'sections';
   return items.type === 'integer' || items.type === 'number' ? 'numbers' : 'list';
 }
@@ -55,7 +55,7 @@ export const readTag = (node) => node.discriminator.propertyName;
  * Returns the names of a union's members, in the order of the schema.
  * @param {Node} root @param {Node} node @returns {string[]}
  */
-export const memberNames = (root, node) =>
+export const listMemberNames = (root, node) =>
   node.oneOf.map((/** @type {Node} */ member) => lookup(resolveNode(root, member).properties, readTag(node)).const);
 
 /**
@@ -147,8 +147,8 @@ export function makeDefault(root, node) {
   if ('default' in resolvedNode) return resolvedNode.default;
   const kind = findKind(resolvedNode);
   if (kind === 'constant') return resolvedNode.const;
-  if (kind === 'union') return newMember(root, resolvedNode, memberNames(root, resolvedNode)[0]);
-  if (kind === 'section') return newSection(root, resolvedNode);
+  if (kind === 'union') return makeMember(root, resolvedNode, listMemberNames(root, resolvedNode)[0]);
+  if (kind === 'section') return makeSection(root, resolvedNode);
   return EMPTY[kind] ?? '';
 }
 
@@ -159,11 +159,11 @@ const EMPTY = { list: [], sections: [], numbers: [], choices: [], tuple: [], rec
  * Returns a section with all its defaults.
  * @param {Node} root @param {Node | undefined} node @returns {Record<string, any>}
  */
-export const newSection = (root, node) =>
+export const makeSection = (root, node) =>
   Object.fromEntries(Object.entries(node?.properties ?? {}).map(([key, inner]) => [key, makeDefault(root, inner)]));
 
 /** Returns a new member of a union with all its defaults. @param {Node} root @param {Node} node @param {string} name */
-export const newMember = (root, node, name) => newSection(root, findMember(root, node, name));
+export const makeMember = (root, node, name) => makeSection(root, findMember(root, node, name));
 
 /**
  * Returns a value with the defaults of omitted fields. Values that match no member stay unchanged, and the server

@@ -39,7 +39,7 @@ export const isOff = (switches, path, fullConfig) =>
  * matches.
  * @param {Node} root @param {any} fullConfig @param {string[]} paths @param {string} text @returns {string[]}
  */
-export function pathsMatching(root, fullConfig, paths, text) {
+export function findPaths(root, fullConfig, paths, text) {
   const typedWords = text.toLowerCase().split(/\s+/).filter(Boolean);
   /** @type {(field: Field) => string[]} */
   const matchField = (field) => {

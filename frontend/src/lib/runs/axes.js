@@ -1,6 +1,6 @@
 /** Axes over config fields and metrics of runs, for parallel coordinates and scatter plots. Pure. */
 import { makeRunField, listMetrics } from './fields.js';
-import { fieldsThatDiffer } from './grouping.js';
+import { findDifferingFields } from './grouping.js';
 import { formatValue } from '../text/format.js';
 import { lookup } from '../lookup.js';
 
@@ -22,8 +22,8 @@ const MAX_FIELDS = 6;
  * Returns the keys of possible axes: config fields that differ, and last and best values.
  * @param {Api.RunItem[]} runs
  */
-export const possibleAxes = (runs) => [
-  ...fieldsThatDiffer(runs).map((path) => `config:${path}`),
+export const listPossibleAxes = (runs) => [
+  ...findDifferingFields(runs).map((path) => `config:${path}`),
   ...listMetrics(runs).flatMap((metric) => [
     metric,
     ...(runs.some(({ summary }) => lookup(summary?.best, metric)) ? [`best:${metric}`] : []),
@@ -31,7 +31,7 @@ export const possibleAxes = (runs) => [
 ];
 
 /** Returns the default axes: some fields that differ, and the results. @param {string[]} possible */
-export const usualAxes = (possible) => [
+export const chooseUsualAxes = (possible) => [
   ...possible.filter((key) => key.startsWith('config:')).slice(0, MAX_FIELDS),
   ...RESULTS.filter((key) => possible.includes(key)),
 ];
@@ -42,7 +42,7 @@ export function makeAxis(key, runs) {
   const values = runs.map(field.of).filter((value) => value !== undefined && value !== null);
   const isNumeric = field.number || (values.length > 0 && values.every((value) => typeof value === 'number'));
   /** @type {Scale} */
-  const scale = isNumeric ? numbers(values.filter(Number.isFinite)) : categories(runs.map(field.text));
+  const scale = isNumeric ? makeNumberScale(values.filter(Number.isFinite)) : makeCategoryScale(runs.map(field.text));
   const readValue = isNumeric ? field.of : field.text;
   const isMissing = (/** @type {Api.RunItem} */ run) =>
     isNumeric ? !Number.isFinite(field.of(run)) : (field.of(run) ?? null) === null;
@@ -56,7 +56,7 @@ export function makeAxis(key, runs) {
 }
 
 /** Returns a linear scale, or a logarithmic scale if positive values span two decades. @param {number[]} values */
-function numbers(values) {
+function makeNumberScale(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const isLog = low > 0 && high / low >= LOG_FROM;
   const transform = isLog ? Math.log : (/** @type {number} */ value) => value;
@@ -71,7 +71,7 @@ function numbers(values) {
 }
 
 /** Returns a scale of texts in alphabetical order. If there are many, only some have labels. @param {string[]} texts */
-function categories(texts) {
+function makeCategoryScale(texts) {
   const sortedTexts = [...new Set(texts.filter((text) => text !== '–'))].sort((a, b) =>
     a.localeCompare(b, 'en', { numeric: true }),
   );

@@ -1,6 +1,6 @@
 /** Variants of a sweep as a grid of cells: the mean of a metric over seeds by the two fields that differ. Pure. */
 import { groupDifferences } from './config.js';
-import { spread } from './stats.js';
+import { computeSpread } from './stats.js';
 import { lookup } from '../lookup.js';
 
 /** @typedef {import('./groups.js').Group} Group */
@@ -21,7 +21,7 @@ const readLast = (run, metric) => {
  */
 export function makeCells(groups, metric, betterDirection) {
   const spreads = groups.map(({ runs }) =>
-    spread(runs.map((run) => readLast(run, metric)).filter((value) => value !== undefined)),
+    computeSpread(runs.map((run) => readLast(run, metric)).filter((value) => value !== undefined)),
   );
   const means = spreads.flatMap(({ mean }) => (mean === null ? [] : [mean]));
   const [low, high] = [Math.min(...means), Math.max(...means)];

@@ -25,7 +25,7 @@ function decides(metricInfo, metric, path) {
  * Returns one run of each config, because seeds do not change scales and every metric is checked.
  * @param {Api.RunItem[]} runs @returns {Api.RunItem[]}
  */
-export const onePerConfig = (runs) => [
+export const keepOnePerConfig = (runs) => [
   ...new Map(runs.map((run) => [`${run.origin} ${run.config_hash}`, run])).values(),
 ];
 
@@ -37,7 +37,7 @@ export const onePerConfig = (runs) => [
  * @param {{origin?: string, config?: any}[]} runs
  * @returns {string[]}
  */
-export function scalesApart(metric, metricInfo, runs) {
+export function findScalesApart(metric, metricInfo, runs) {
   if (!metricInfo?.scale?.length) return [];
   if (new Set(runs.map(({ origin }) => origin ?? '')).size > 1) return ['origin'];
   return runs[0]?.origin

@@ -36,7 +36,7 @@ function makeItemNames(items) {
  * `undefined`.
  * @param {unknown[]} configs @returns {{path: string, values: unknown[]}[]}
  */
-export function differences(configs) {
+export function findDifferences(configs) {
   const flats = configs.map((config) => flatten(config));
   const paths = [...new Set(flats.flatMap(Object.keys))];
   return paths
@@ -53,11 +53,13 @@ export function groupDifferences(groups, ignoredPaths = ['seed']) {
   const flats = groups.map(({ configs }) => configs.map((config) => flatten(config)));
   const paths = [...new Set(flats.flat().flatMap(Object.keys))].filter((path) => !ignoredPaths.includes(path));
   return paths
-    .map((path) => ({ path, cells: flats.map((inside) => unique(inside.map((flat) => lookup(flat, path)))) }))
-    .filter(({ cells }) => unique(cells.flat()).length > 1);
+    .map((path) => ({ path, cells: flats.map((inside) => listUnique(inside.map((flat) => lookup(flat, path)))) }))
+    .filter(({ cells }) => listUnique(cells.flat()).length > 1);
 }
 
-const unique = (/** @type {unknown[]} */ values) => [...new Map(values.map((value) => [spell(value), value])).values()];
+const listUnique = (/** @type {unknown[]} */ values) => [
+  ...new Map(values.map((value) => [spell(value), value])).values(),
+];
 
 const spell = (/** @type {unknown} */ value) => (value === undefined ? 'undefined' : JSON.stringify(value));
 

@@ -15,7 +15,7 @@ const PLAIN = {
   experiment: { title: 'experiment', of: (run) => run.experiment_name },
   changes: { title: 'settings changed', of: changesText },
   created: { title: 'created', of: (run) => run.created_at, show: formatAgo, sort: 'created_at' },
-  duration: { title: 'duration', of: secondsTaken, show: formatDuration },
+  duration: { title: 'duration', of: computeSeconds, show: formatDuration },
   step: { title: 'step', of: (run) => run.last_step, show: formatCount, sort: 'last_step', number: true },
   verdict: { title: 'verdict', of: (run) => verdictTitle(run.verdict), sort: 'verdict' },
   onset: { title: 'onset', of: (run) => run.onset?.sick, sort: 'onset', number: true },
@@ -47,7 +47,7 @@ function changesText({ changes }) {
 }
 
 /** Returns the seconds from the first start to the end, or until now. @param {Run} run */
-function secondsTaken({ started_at: from, finished_at: to, status }) {
+function computeSeconds({ started_at: from, finished_at: to, status }) {
   if (!from || (!to && status !== 'running')) return undefined;
   return ((to ? Date.parse(to) : Date.now()) - Date.parse(from)) / 1000;
 }
@@ -67,15 +67,15 @@ export function makeRunField(key) {
     const { title, of, show = (/** @type {any} */ value) => value || '–', sort, number = false } = plainField;
     return { key, title, number, sort, of, text: (run) => show(of(run)) };
   }
-  if (key.startsWith('config:')) return configField(key);
-  return metricField(key);
+  if (key.startsWith('config:')) return makeConfigField(key);
+  return makeMetricField(key);
 }
 
 /** Paths by which the service can sort. Those of imported configs may contain any characters. */
 const SORTABLE_PATH = /^[\w-]+(\.[\w-]+){0,9}$/;
 
 /** @param {string} key @returns {RunField} */
-function configField(key) {
+function makeConfigField(key) {
   const path = key.slice('config:'.length);
   const readValue = (/** @type {Run} */ run) => (run.config ? lookup(flatten(run.config), path) : undefined);
   const sort = SORTABLE_PATH.test(path) ? `config.${path}` : undefined;
@@ -83,14 +83,14 @@ function configField(key) {
 }
 
 /** @param {string} key @returns {RunField} */
-function metricField(key) {
+function makeMetricField(key) {
   const isBest = key.startsWith('best:');
   const metric = isBest ? key.slice('best:'.length) : key;
   const readValue = (/** @type {Run} */ { summary }) =>
     isBest ? lookup(summary?.best, metric)?.value : lookup(summary?.last, metric);
   return {
     key,
-    title: isBest ? `best ${short(metric)}` : short(metric),
+    title: isBest ? `best ${shortenText(metric)}` : shortenText(metric),
     number: true,
     sort: isBest ? undefined : `summary.${metric}`,
     of: readValue,
@@ -105,14 +105,14 @@ const SHORT = {
   'policy/entropy': 'entropy',
   'length/mean': 'length',
 };
-const short = (/** @type {string} */ metric) => lookup(SHORT, metric) ?? metric;
+const shortenText = (/** @type {string} */ metric) => lookup(SHORT, metric) ?? metric;
 
 /**
  * Returns the keys of possible columns for these runs.
  * @param {Run[]} runs
  * @returns {{plain: string[], last: string[], best: string[], config: string[]}}
  */
-export function possibleFields(runs) {
+export function listPossibleFields(runs) {
   const union = (/** @type {(run: Run) => object | null | undefined} */ readObject) =>
     [...new Set(runs.flatMap((run) => Object.keys(readObject(run) ?? {})))].sort();
   return {
@@ -139,4 +139,4 @@ export const listMetrics = (runs) => [...new Set(runs.flatMap((run) => Object.ke
  * Returns the distinct values of these runs, sorted.
  * @param {Run[]} runs @param {(run: Run) => string | string[]} readValue @returns {string[]}
  */
-export const distinct = (runs, readValue) => [...new Set(runs.flatMap(readValue).filter(Boolean))].sort();
+export const listDistinct = (runs, readValue) => [...new Set(runs.flatMap(readValue).filter(Boolean))].sort();

@@ -3,7 +3,7 @@
  * verdict, the whole config except the seed, or fields of configs. Pure.
  */
 import { lookup } from '../lookup.js';
-import { differences, flatten } from './config.js';
+import { findDifferences, flatten } from './config.js';
 import { verdictTitle } from './verdicts.js';
 
 const CONFIG = 'config.';
@@ -27,8 +27,8 @@ export function parseGrouping(grouping) {
  * Returns the fields that distinguish these runs, except the seed. A name with a comma cannot be written in a list.
  * @param {Api.RunItem[]} runs
  */
-export const fieldsThatDiffer = (runs) =>
-  differences(runs.map(({ config }) => config ?? {}))
+export const findDifferingFields = (runs) =>
+  findDifferences(runs.map(({ config }) => config ?? {}))
     .map(({ path }) => path)
     .filter((path) => path !== 'seed' && !path.includes(','));
 

@@ -56,14 +56,14 @@ function nameGroups(groups) {
     groupsByVariant.set(group.variant, [...(groupsByVariant.get(group.variant) ?? []), group]);
   const names = new Map(
     [...groupsByVariant.values()].flatMap((variantGroups) =>
-      namesAmong(variantGroups).map((name, i) => /** @type {const} */ ([variantGroups[i], name])),
+      makeNamesAmong(variantGroups).map((name, i) => /** @type {const} */ ([variantGroups[i], name])),
     ),
   );
   return groups.map((group) => ({ name: names.get(group) ?? group.variant, ...group }));
 }
 
 /** Returns names by the config fields that differ, else by experiment, whose name says nothing about the settings. */
-function namesAmong(/** @type {Bundle[]} */ groups) {
+function makeNamesAmong(/** @type {Bundle[]} */ groups) {
   if (groups.length === 1) return [groups[0].variant];
   const [fields, origins] = [describeFields(groups), groups.map(findOrigin)];
   const hashes = groups.map(({ runs: [run] }) => run.config_hash.slice(0, 6));
@@ -91,7 +91,7 @@ function describeFields(/** @type {Bundle[]} */ groups) {
   const rows = groupDifferences(
     groups.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })),
   );
-  const fields = decidingFields(
+  const fields = chooseDecidingFields(
     rows.map(({ path, cells }) => ({
       path,
       texts: cells.map(([value]) => `${path.split('.').at(-1)} ${formatField(value)}`),
@@ -104,7 +104,7 @@ function describeFields(/** @type {Bundle[]} */ groups) {
  * Returns fields in a greedy order: each distinguishes the most remaining groups, and learning settings come first.
  * @param {{path: string, texts: string[]}[]} fields
  */
-function decidingFields(fields) {
+function chooseDecidingFields(fields) {
   const remainingFields = [...fields].sort(
     (a, b) => Number(SECONDARY_PATH.test(a.path)) - Number(SECONDARY_PATH.test(b.path)),
   );
@@ -156,7 +156,7 @@ export function makeRunNames(groups) {
  * Returns at most `limit` runs to draw, taken from the groups in turn, so that every group is represented.
  * @param {Group[]} groups @param {number} limit @returns {string[]} ids
  */
-export function fairShare(groups, limit) {
+export function takeFairShare(groups, limit) {
   const ids = [];
   for (let turn = 0; ids.length < limit; turn += 1) {
     const next = groups.filter(({ runs }) => runs.length > turn).map(({ runs }) => runs[turn].id);
@@ -167,7 +167,7 @@ export function fairShare(groups, limit) {
 }
 
 /** Returns groups with only their drawn runs. @param {Group[]} groups @param {string[]} drawnIds ids of runs */
-export function drawnGroups(groups, drawnIds) {
+export function selectDrawnGroups(groups, drawnIds) {
   const ids = new Set(drawnIds);
   return groups
     .map((group) => ({ ...group, runs: group.runs.filter(({ id }) => ids.has(id)) }))
@@ -205,7 +205,7 @@ export const findGroup = (nameOrRun, groups) =>
  * first group. A chosen baseline that no longer exists is kept, so that a page can report it.
  * @param {string} nameOrRun name of a group or id of a run @param {Group[]} groups @param {boolean} isGrouped
  */
-export function baselineKey(nameOrRun, groups, isGrouped) {
+export function findBaselineKey(nameOrRun, groups, isGrouped) {
   if (!nameOrRun) return isGrouped && groups.length > 1 ? groups[0].name : '';
   const group = findGroup(nameOrRun, groups);
   if (!group) return nameOrRun;

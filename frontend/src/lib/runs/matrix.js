@@ -40,7 +40,7 @@ export function keyTitle(key) {
  * Returns the request to the service, with every group as a row.
  * @param {Group[]} groups @param {{columns: string[] | null, planned: number | null}} view @param {Group} baseline
  */
-export const matrixParams = (groups, { columns, planned }, baseline) => ({
+export const makeMatrixParams = (groups, { columns, planned }, baseline) => ({
   runs: groups.map(({ runs }) => `${runs.map(({ id }) => id).join(',')};`).join(''),
   baseline: baseline.runs[0].id,
   metrics: columns?.length ? columns.join(',') : undefined,
@@ -52,7 +52,7 @@ export const matrixParams = (groups, { columns, planned }, baseline) => ({
  * @param {Group[]} groups
  * @param {Api.Matrix} matrix @returns {NamedRow[]}
  */
-export const namedRows = (groups, { rows }) =>
+export const nameRows = (groups, { rows }) =>
   groups.flatMap(({ name, runs }) => {
     const row = rows.find((matrixRow) => matrixRow.runs.some(({ id }) => id === runs[0].id));
     return row ? [{ name, row }] : [];
@@ -153,7 +153,7 @@ export function makeSentences(cell, { looks, tests }, baseline, row) {
  * @param {number} count
  * @returns {{run: string, seed: number}[]} the runs to clone, and the clones' seeds
  */
-export function seedsToQueue(rowRuns, baselineRuns, count) {
+export function chooseSeeds(rowRuns, baselineRuns, count) {
   const [rowSeeds, baselineSeeds] = [rowRuns, baselineRuns].map((runs) => new Set(runs.map(({ seed }) => seed)));
   const unpairedSeeds = [...rowSeeds, ...baselineSeeds]
     .filter((seed) => rowSeeds.has(seed) !== baselineSeeds.has(seed))
@@ -167,7 +167,7 @@ export function seedsToQueue(rowRuns, baselineRuns, count) {
 }
 
 /** @param {NamedRow[]} rows @param {Api.Matrix} matrix */
-const textRows = (rows, { columns }) =>
+const makeTextRows = (rows, { columns }) =>
   rows.map(({ name, row }) => [
     name,
     ...columns.map(({ key }) => {
@@ -178,17 +178,17 @@ const textRows = (rows, { columns }) =>
   ]);
 
 /** @param {NamedRow[]} rows @param {Api.Matrix} matrix @returns {{head: string[], rows: string[][]}} */
-export const plainTable = (rows, matrix) => ({
+export const toPlainTable = (rows, matrix) => ({
   head: ['variant', ...matrix.columns.map(columnTitle)],
-  rows: textRows(rows, matrix),
+  rows: makeTextRows(rows, matrix),
 });
 
 /** Returns text escaped for a cell of a Markdown table. @param {string} text */
 const escapeMarkdown = (text) => text.replace(/[\r\n]+/g, ' ').replace(/[\\`*_{}[\]<>#!|~&$]/g, (mark) => `\\${mark}`);
 
 /** @param {NamedRow[]} rows @param {Api.Matrix} matrix */
-export function asMarkdown(rows, matrix) {
-  const table = plainTable(rows, matrix);
+export function toMarkdown(rows, matrix) {
+  const table = toPlainTable(rows, matrix);
   const line = (/** @type {string[]} */ cells) => `| ${cells.map(escapeMarkdown).join(' | ')} |`;
   return [line(table.head), `|${' --- |'.repeat(table.head.length)}`, ...table.rows.map(line), ''].join('\n');
 }
@@ -197,7 +197,7 @@ export function asMarkdown(rows, matrix) {
  * Returns a row for each variant and column, with all numbers in full precision.
  * @param {NamedRow[]} rows @param {Api.Matrix} matrix
  */
-export function asCsv(rows, { columns }) {
+export function toCsv(rows, { columns }) {
   const head =
     'variant,metric,reading,threshold,n,mean,std,low,high,' +
     'delta,delta_low,delta_high,pairs,paired,p,p_holm,hedges_g,verdict,more_seeds';
@@ -237,7 +237,7 @@ const escapeLatex = (text) =>
  * Returns a booktabs table with significant differences in bold.
  * @param {NamedRow[]} rows @param {Api.Matrix} matrix
  */
-export function asLatex(rows, { columns }) {
+export function toLatex(rows, { columns }) {
   const line = (/** @type {string[]} */ cells) => `${cells.join(' & ')} \\\\`;
   const body = rows.map(({ name, row }) =>
     line([

@@ -37,7 +37,7 @@ export function listMoves(run) {
 }
 
 /** Returns the remaining seconds at the current pace, or null if they are unknown. @param {Api.RunItem} run */
-export function secondsLeft(run) {
+export function countSecondsLeft(run) {
   const pace = run.summary?.last?.['time/step_seconds'];
   if (run.status !== 'running' || run.requested_action || typeof pace !== 'number' || !run.steps) return null;
   return Math.max(0, run.steps - run.last_step) * pace;

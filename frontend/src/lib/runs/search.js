@@ -7,7 +7,7 @@
  * @param {Api.SearchTrialItem[]} trials @param {{width: number, height: number, edge: number}} plot
  * @returns {{dots: Dot[], line: string, low: number | null, high: number | null}}
  */
-export function bestLine(trials, { width, height, edge }) {
+export function makeBestLine(trials, { width, height, edge }) {
   const values = trials.flatMap(({ value }) => (value === null ? [] : [value]));
   if (!values.length) return { dots: [], line: '', low: null, high: null };
   const [low, high] = [Math.min(...values), Math.max(...values)];

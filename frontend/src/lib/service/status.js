@@ -17,7 +17,7 @@ const PARTS = /** @type {const} */ (['database', 'broker', 'disk', 'history']);
  * @param {ServiceStatus | null} status of `GET /status`
  * @returns {{part: string, text: string}[]}
  */
-export function troubles(status) {
+export function listTroubles(status) {
   if (!status) return [];
   return PARTS.filter((part) => status[part] && status[part].state !== 'ok').map((part) => ({
     part,

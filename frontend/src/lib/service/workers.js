@@ -25,7 +25,7 @@ const runsNoPrograms = (/** @type {Api.WorkerSlot} */ { stats }) => Boolean(stat
  * Returns a sentence about missing sandbox layers on some worker, or '' if every layer is active.
  * @param {Api.WorkerSlot[]} items
  */
-export function sandboxGaps(items) {
+export function describeSandboxGaps(items) {
   const gaps = new Map(items.filter(isAlive).map(({ host, stats }) => [host, stats?.sandbox?.missing ?? []]));
   const gapTexts = [...gaps]
     .filter(([, missingLayers]) => missingLayers.length)
@@ -42,7 +42,7 @@ export function sandboxGaps(items) {
  * @param {{items: Api.WorkerSlot[], error: Error | null, loaded: boolean}} state
  * @returns {{tone: 'busy'|'idle'|'none'|'unknown', text: string}}
  */
-export function summary({ items, error, loaded }) {
+export function summarise({ items, error, loaded }) {
   if (!loaded) return { tone: 'unknown', text: 'workers …' };
   if (error) return { tone: 'none', text: 'service unreachable' };
   const alive = items.filter(isAlive);

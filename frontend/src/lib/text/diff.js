@@ -6,7 +6,7 @@ export const MAX_CHANGES = 600;
 /** @typedef {{kind: 'same' | 'old' | 'new', text: string}} Part */
 
 /** Returns the words and the white space between them. @param {string} text @returns {string[]} */
-const words = (text) => text.split(/(\s+)/).filter(Boolean);
+const splitWords = (text) => text.split(/(\s+)/).filter(Boolean);
 
 /**
  * Returns the parts of two texts in order: `same` and `old` form the first text, `same` and `new` the second. Returns
@@ -14,8 +14,8 @@ const words = (text) => text.split(/(\s+)/).filter(Boolean);
  * @param {string} oldText @param {string} newText @param {number} [maxChanges]
  * @returns {Part[] | null}
  */
-export function wordDiff(oldText, newText, maxChanges = MAX_CHANGES) {
-  const [oldWords, newWords] = [words(oldText), words(newText)];
+export function diffWords(oldText, newText, maxChanges = MAX_CHANGES) {
+  const [oldWords, newWords] = [splitWords(oldText), splitWords(newText)];
   let start = 0;
   while (start < oldWords.length && start < newWords.length && oldWords[start] === newWords[start]) start += 1;
   let end = 0;
@@ -25,7 +25,7 @@ export function wordDiff(oldText, newText, maxChanges = MAX_CHANGES) {
     oldWords[oldWords.length - 1 - end] === newWords[newWords.length - 1 - end]
   )
     end += 1;
-  const middle = changes(
+  const middle = findChanges(
     oldWords.slice(start, oldWords.length - end),
     newWords.slice(start, newWords.length - end),
     maxChanges,
@@ -41,7 +41,7 @@ export function wordDiff(oldText, newText, maxChanges = MAX_CHANGES) {
 }
 
 /** @param {string[]} a @param {string[]} b @param {number} maxChanges @returns {Part[] | null} */
-function changes(a, b, maxChanges) {
+function findChanges(a, b, maxChanges) {
   const limit = Math.min(maxChanges, a.length + b.length);
   /** Furthest position in `a` on each diagonal. @type {Map<number, number>} */
   let reach = new Map([[1, 0]]);
@@ -54,7 +54,7 @@ function changes(a, b, maxChanges) {
       let x = isDown(reach, k, d) ? (reach.get(k + 1) ?? 0) : (reach.get(k - 1) ?? 0) + 1;
       while (x < a.length && x - k < b.length && a[x] === b[x - k]) x += 1;
       reach.set(k, x);
-      if (x >= a.length && x - k >= b.length) return backwards(trace, a, b);
+      if (x >= a.length && x - k >= b.length) return walkBackwards(trace, a, b);
     }
   }
   return null;
@@ -64,7 +64,7 @@ function changes(a, b, maxChanges) {
 const isDown = (reach, k, d) => k === -d || (k !== d && (reach.get(k - 1) ?? 0) < (reach.get(k + 1) ?? 0));
 
 /** @param {Map<number, number>[]} trace @param {string[]} a @param {string[]} b */
-function backwards(trace, a, b) {
+function walkBackwards(trace, a, b) {
   /** @type {Part[]} */
   const parts = [];
   let [x, y] = [a.length, b.length];

@@ -14,7 +14,7 @@ const SPELLED = { NaN: 'NaN', Infinity: '∞', '-Infinity': '−∞' };
  */
 export const isNonFinite = (value) => typeof value === 'string' && Object.hasOwn(SPELLED, value);
 
-const minus = (/** @type {string} */ text) => text.replaceAll('-', '−');
+const withMinusSign = (/** @type {string} */ text) => text.replaceAll('-', '−');
 
 /**
  * Returns a metric value with at most about four significant digits.
@@ -26,13 +26,13 @@ export function formatValue(value) {
   if (typeof value !== 'number') return String(value);
   const size = Math.abs(value);
   if (size === 0) return '0';
-  if (size >= 1e6 || size < 1e-3) return exponential(value);
-  if (Number.isInteger(value)) return minus(formatGrouped(value));
-  return minus(value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3));
+  if (size >= 1e6 || size < 1e-3) return formatExponential(value);
+  if (Number.isInteger(value)) return withMinusSign(formatGrouped(value));
+  return withMinusSign(value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3));
 }
 
-const exponential = (/** @type {number} */ value) =>
-  minus(
+const formatExponential = (/** @type {number} */ value) =>
+  withMinusSign(
     value
       .toExponential(2)
       .replace('e+', 'e')
@@ -50,7 +50,7 @@ export const formatCount = (value) => (value === null || value === undefined ? N
 
 /** @param {number | null | undefined} share 0-1 */
 export const formatPercent = (share, digits = 0) =>
-  typeof share === 'number' ? `${minus((share * 100).toFixed(digits))} %` : NONE;
+  typeof share === 'number' ? `${withMinusSign((share * 100).toFixed(digits))} %` : NONE;
 
 /** @type {[number, string][]} */
 const THOUSANDS = [
@@ -68,7 +68,7 @@ export function formatShort(value) {
   return formatTrimmed(value);
 }
 
-const formatTrimmed = (/** @type {number} */ value) => minus(Number(value.toPrecision(3)).toString());
+const formatTrimmed = (/** @type {number} */ value) => withMinusSign(Number(value.toPrecision(3)).toString());
 
 /** @type {[number, string][]} */
 const BYTES = [
@@ -95,9 +95,9 @@ export function formatDuration(seconds) {
   if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
   const wholeSeconds = Math.round(seconds);
   if (wholeSeconds < 60) return `${wholeSeconds} s`;
-  if (wholeSeconds < 3600) return `${Math.floor(wholeSeconds / 60)} min ${two(wholeSeconds % 60)} s`;
+  if (wholeSeconds < 3600) return `${Math.floor(wholeSeconds / 60)} min ${padTwo(wholeSeconds % 60)} s`;
   if (wholeSeconds < 86_400)
-    return `${Math.floor(wholeSeconds / 3600)} h ${two(Math.floor((wholeSeconds % 3600) / 60))} min`;
+    return `${Math.floor(wholeSeconds / 3600)} h ${padTwo(Math.floor((wholeSeconds % 3600) / 60))} min`;
   return `${Math.floor(wholeSeconds / 86_400)} d ${Math.floor((wholeSeconds % 86_400) / 3600)} h`;
 }
 
@@ -135,7 +135,7 @@ export function formatDurationRange(low, high) {
 /** Returns an amount of money without its currency. @param {number} amount */
 export const formatMoney = (amount) => (amount && amount < 0.01 ? '< 0.01' : amount.toFixed(2));
 
-const two = (/** @type {number} */ n) => String(n).padStart(2, '0');
+const padTwo = (/** @type {number} */ n) => String(n).padStart(2, '0');
 
 /**
  * Returns the age of a time: `just now`, `12 s ago`, `3 h ago`, or the date after a week.
@@ -159,8 +159,8 @@ export function formatAgo(time, now = Date.now()) {
 export function formatTime(time) {
   if (!time) return NONE;
   const moment = new Date(time);
-  const date = [moment.getFullYear(), two(moment.getMonth() + 1), two(moment.getDate())].join('-');
-  return `${date} ${[moment.getHours(), moment.getMinutes(), moment.getSeconds()].map(two).join(':')}`;
+  const date = [moment.getFullYear(), padTwo(moment.getMonth() + 1), padTwo(moment.getDate())].join('-');
+  return `${date} ${[moment.getHours(), moment.getMinutes(), moment.getSeconds()].map(padTwo).join(':')}`;
 }
 
 /** Returns a count with its noun: `1 run`, `3 runs`. @param {number} count @param {string} noun */

@@ -1,9 +1,9 @@
 /** The parts of a policy's text and the colours of its tokens. */
-import { visible } from './visible.js';
+import { makeVisible } from './visible.js';
 import { lookup } from '../lookup.js';
 
 /** Returns text in one line, with collapsed white space. @param {string} text */
-export const oneLine = (text) => visible(text).replace(/\s+/g, ' ').trim();
+export const oneLine = (text) => makeVisible(text).replace(/\s+/g, ' ').trim();
 
 /**
  * Returns the start of a text of at most `limit` UTF-16 units without splitting a character.
@@ -118,7 +118,11 @@ export function readValues(tokens, colouring) {
   const { arrays, advantage } = tokens;
   if (colouring === 'mismatch') {
     const trainerLogprobs = arrays.old_logprob ?? arrays.policy_logprob;
-    return trainerLogprobs && arrays.logprob && trainerLogprobs.map((value, i) => difference(value, arrays.logprob[i]));
+    return (
+      trainerLogprobs &&
+      arrays.logprob &&
+      trainerLogprobs.map((value, i) => computeDifference(value, arrays.logprob[i]))
+    );
   }
   if (colouring === 'advantage' && !arrays.advantage && typeof advantage === 'number')
     return tokens.tokens.map(() => advantage);
@@ -126,7 +130,7 @@ export function readValues(tokens, colouring) {
 }
 
 /** @param {number | string} a @param {number | string} b */
-const difference = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : 'NaN');
+const computeDifference = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : 'NaN');
 
 /**
  * Returns chunks of about `limit` characters and at least one token, as [first, end).
@@ -178,8 +182,8 @@ export function probabilityText(logprob) {
 const WHITE = { '\n': '⏎', '\t': '⇥', ' ': '␣' };
 
 /** Returns a token with visible white space. @param {string} token */
-export const spelledToken = (token) =>
-  token === '' ? '∅' : [...token].map((c) => lookup(WHITE, c) ?? visible(c)).join('');
+export const spellToken = (token) =>
+  token === '' ? '∅' : [...token].map((c) => lookup(WHITE, c) ?? makeVisible(c)).join('');
 
 /**
  * Returns the likeliest alternatives to a token, without those that sampling cut off, or none if they were not
@@ -192,7 +196,7 @@ export function listAlternatives({ alternatives, token_ids: drawnIds }, index) {
   return (ids[index] ?? []).flatMap((id, rank) => {
     const logprob = logprobs[index][rank];
     if (typeof logprob !== 'number') return [];
-    const text = Object.hasOwn(strings, id) ? spelledToken(strings[id]) : null;
+    const text = Object.hasOwn(strings, id) ? spellToken(strings[id]) : null;
     return [{ id, text, probability: probabilityText(logprob), isDrawn: id === drawnIds[index] }];
   });
 }

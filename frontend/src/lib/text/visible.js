@@ -23,7 +23,7 @@ const HIDDEN = new RegExp(
 /** @typedef {{text: string, isCode: boolean}} Piece */
 
 /** Returns the code point of a character, such as `U+202E`. @param {string} character */
-export const codePoint = (character) =>
+export const formatCodePoint = (character) =>
   `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
 
 /**
@@ -31,12 +31,12 @@ export const codePoint = (character) =>
  * @param {string} text
  * @returns {Piece[]}
  */
-export function visiblePieces(text) {
+export function splitVisible(text) {
   const segments = [];
   let from = 0;
   for (const match of text.matchAll(HIDDEN)) {
     if (match.index > from) segments.push({ text: text.slice(from, match.index), isCode: false });
-    segments.push({ text: codePoint(match[0]), isCode: true });
+    segments.push({ text: formatCodePoint(match[0]), isCode: true });
     from = match.index + match[0].length;
   }
   if (from < text.length) segments.push({ text: text.slice(from), isCode: false });
@@ -44,4 +44,4 @@ export function visiblePieces(text) {
 }
 
 /** Returns the visible text as one string, with hidden characters as `‹U+200B›`. @param {string} text */
-export const visible = (text) => text.replace(HIDDEN, (character) => `‹${codePoint(character)}›`);
+export const makeVisible = (text) => text.replace(HIDDEN, (character) => `‹${formatCodePoint(character)}›`);
