@@ -32,7 +32,7 @@ test('a group is useful when its rewards differ', () => {
     [wrong, wrong],
   ].map((completions) => groupFacts({ completions, reward_mean: null, reward_std: null }));
   assert.deepEqual(
-    facts.map(({ mean, right: count, useful }) => [mean, count, useful]),
+    facts.map(({ mean, rightCount: count, useful }) => [mean, count, useful]),
     [
       [0.5, 1, true],
       [0, 0, false],

@@ -24,7 +24,7 @@ test('a run offers the moves that the server allows', () => {
 /** Places of values on the axis of a metric and on that of a config field. */
 const positionsOf = (values) => {
   const runs = values.map((value, i) => ({ id: String(i), summary: { last: { m: value } }, config: { v: value } }));
-  return ['m', 'config:v'].map((key) => runs.map(makeAxis(key, runs).positionOf));
+  return ['m', 'config:v'].map((key) => runs.map(makeAxis(key, runs).toPosition));
 };
 
 test('values have places on an axis', () => {

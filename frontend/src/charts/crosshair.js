@@ -68,7 +68,7 @@ const NOTES = ['onset', 'mark', 'non-finite'];
 
 /** Reads all panels at the hovered point, or else at the pointer's position. */
 export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ event) {
-  if (!panel.drawn || !panel.figure) return;
+  if (!panel.isDrawn || !panel.figure) return;
   const { metric, figure } = panel;
   if (panel.isPainted) {
     panel.hovered = findNearestPoint(/** @type {Drawn} */ (panel), event);

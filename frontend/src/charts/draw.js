@@ -53,14 +53,14 @@ const nearness = new IntersectionObserver(
   (entries) => {
     for (const { target, isIntersecting } of entries) {
       const panel = panels.get(target);
-      if (panel && panel.near !== isIntersecting) handleIntersection(panel, isIntersecting);
+      if (panel && panel.isNear !== isIntersecting) handleIntersection(panel, isIntersecting);
     }
   },
   { rootMargin: `${NEAR_PX}px`, scrollMargin: `${NEAR_PX}px` },
 );
 
 function handleIntersection(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
-  panel.near = isNear;
+  panel.isNear = isNear;
   panel.handlers.onNear?.(isNear);
   if (isNear) requestDraw(panel);
   else purge(panel);
@@ -78,7 +78,7 @@ function startsNear(element) {
 const sizes = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     const panel = panels.get(target);
-    if (panel?.drawn && panel.element.offsetParent !== null) requestDraw(panel);
+    if (panel?.isDrawn && panel.element.offsetParent !== null) requestDraw(panel);
   }
 });
 
@@ -96,10 +96,10 @@ export function mountPanel(element, metric, handlers) {
     ...markElements(),
     handlers,
     figure: null,
-    near: false,
-    drawn: false,
+    isNear: false,
+    isDrawn: false,
     isPainted: false,
-    plotted: '',
+    plotContent: '',
     hovered: null,
   };
   panels.set(element, panel);
@@ -126,7 +126,7 @@ export function mountPanel(element, metric, handlers) {
 }
 
 function requestDraw(/** @type {Mounted} */ panel) {
-  if (!panel.near || !panel.figure) return;
+  if (!panel.isNear || !panel.figure) return;
   waitingPanels.add(panel);
   if (!isDrawing) requestAnimationFrame(drawWaiting);
   isDrawing = true;
@@ -143,7 +143,7 @@ async function drawWaiting() {
     while (waitingPanels.size) {
       for (const panel of compareDistance(waitingPanels)) {
         waitingPanels.delete(panel);
-        if (!panel.near || !panel.figure || !panels.has(panel.element)) continue;
+        if (!panel.isNear || !panel.figure || !panels.has(panel.element)) continue;
         await drawNow(Plotly, /** @type {Drawn} */ (panel));
         if (performance.now() - since < AT_ONCE_MS) continue;
         await yieldToBrowser();
@@ -181,11 +181,11 @@ async function drawNow(Plotly, panel) {
   if (panel.isPainted) Object.assign(layout, { hovermode: false });
   if (!data.some(({ yaxis }) => yaxis === 'y2')) delete layout.yaxis2; // Plotly would draw an empty second plot
   const plotContent = panel.isPainted ? JSON.stringify([data, layout]) : '';
-  if (panel.drawn && plotContent && plotContent === panel.plotted) return placeAll(panel); // only painted curves changed
+  if (panel.isDrawn && plotContent && plotContent === panel.plotContent) return placeAll(panel); // only painted curves changed
   await Plotly.react(element, data, layout, CONFIG);
-  panel.plotted = plotContent;
-  if (panel.drawn) return keepCanvases(panel);
-  panel.drawn = true;
+  panel.plotContent = plotContent;
+  if (panel.isDrawn) return keepCanvases(panel);
+  panel.isDrawn = true;
   element.prepend(panel.shade);
   element.append(panel.line, panel.label);
   keepCanvases(panel);
@@ -218,8 +218,8 @@ function placeAll(panel) {
 }
 
 function purge(/** @type {Mounted} */ panel) {
-  if (!panel.drawn) return;
-  panel.drawn = false;
+  if (!panel.isDrawn) return;
+  panel.isDrawn = false;
   panel.hovered = null;
   window.Plotly.purge(panel.element);
   panel.element.replaceChildren();
@@ -238,7 +238,7 @@ const MAX_CLICK_MOVE_PX = 4;
  * @param {Mounted} mounted @param {PointerEvent} downEvent
  */
 function handlePointerDown(mounted, downEvent) {
-  if (downEvent.button !== 0 || !mounted.drawn) return;
+  if (downEvent.button !== 0 || !mounted.isDrawn) return;
   const panel = /** @type {Drawn} */ ({ ...mounted });
   const handleRelease = (/** @type {PointerEvent} */ upEvent) => {
     if (Math.hypot(upEvent.clientX - downEvent.clientX, upEvent.clientY - downEvent.clientY) > MAX_CLICK_MOVE_PX)
@@ -261,8 +261,8 @@ function handleClick(panel, event) {
 const PER_NOTCH = 1.2;
 
 /** Stretches the y axis around the pointer, for Alt and the wheel. @param {Mounted} panel @param {WheelEvent} event */
-function handleWheel({ element, drawn, handlers }, event) {
-  if (!event.altKey || !drawn || !handlers.onRange) return;
+function handleWheel({ element, isDrawn, handlers }, event) {
+  if (!event.altKey || !isDrawn || !handlers.onRange) return;
   event.preventDefault();
   const { yaxis } = element._fullLayout;
   const top = event.clientY - element.getBoundingClientRect().top - yaxis._offset;
@@ -294,7 +294,7 @@ function reset(Plotly, panel) {
 function handleLeave(/** @type {Mounted} */ panel) {
   panel.hovered = null;
   point(null);
-  if (!panel.drawn) return;
+  if (!panel.isDrawn) return;
   if (panel.isPainted) placeLabel(/** @type {Drawn} */ (panel));
   else window.Plotly.Fx.unhover(panel.element);
 }
@@ -314,5 +314,5 @@ export async function renderPicture({ data, layout }) {
 /** Returns the visible range of a panel's y axis, or null before it is drawn. @param {HTMLElement | null} element */
 export function rangeSeen(element) {
   const panel = element && panels.get(element);
-  return panel?.drawn ? /** @type {[number, number]} */ ([...panel.element._fullLayout.yaxis.range]) : null;
+  return panel?.isDrawn ? /** @type {[number, number]} */ ([...panel.element._fullLayout.yaxis.range]) : null;
 }

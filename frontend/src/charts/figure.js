@@ -66,18 +66,17 @@ export function chooseXUnit(kind, largest) {
 }
 
 /**
- * The points of a line with a gap (null) at each non-finite value. `at` is a point's index in the series, or -1 in a
- * gap.
- * Runs with a non-finite value are left out of a mean, and `n` counts the others. The mean has a gap if no run is
- * finite.
- * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
+ * The points of a line with a gap (null) at each non-finite value. `indexes` are those of the points in the series,
+ * or -1 in a gap. Runs with a non-finite value are left out of a mean, and `n` counts the others. The mean has a gap if
+ * no run is finite.
+ * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], indexes: number[]}}
  */
 export function makePath({ x, values, steps, gaps, non_finite: nonFinite }) {
   const indexes = values.map((_, index) => index);
   const breaks = gaps ?? nonFinite;
-  if (!breaks.length) return { x, y: values, steps, at: indexes };
+  if (!breaks.length) return { x, y: values, steps, indexes };
   /** @type {ReturnType<typeof makePath>} */
-  const path = { x: [], y: [], steps: [], at: [] };
+  const path = { x: [], y: [], steps: [], indexes: [] };
   const add = (
     /** @type {number} */ pointX,
     /** @type {number | null} */ y,
@@ -87,7 +86,7 @@ export function makePath({ x, values, steps, gaps, non_finite: nonFinite }) {
     path.x.push(pointX);
     path.y.push(y);
     path.steps.push(step);
-    path.at.push(index);
+    path.indexes.push(index);
   };
   let next = 0;
   for (const gap of breaks.map((point) => ({ step: point.step, x: point.x ?? point.step })).sort(compareByX)) {
@@ -172,7 +171,7 @@ function makeLineTrace(
   unit,
   maxWidth = Infinity,
 ) {
-  const { x, y, steps, at } = makeDrawable(makePath(series), view);
+  const { x, y, steps, indexes } = makeDrawable(makePath(series), view);
   const { width, opacity } = ROLES[role];
   const markerSizes = findIsolatedSizes(y);
   const sparse = isSparse(view.metric) && y.length <= MAX_MARKERS;
@@ -191,7 +190,7 @@ function makeLineTrace(
     meta: { key, run: series.run ?? null, role },
     name: escapeMarkup(name),
     hoverinfo: role === 'raw' ? 'skip' : undefined,
-    text: makeSpreadTexts(series, at),
+    text: makeSpreadTexts(series, indexes),
     hovertemplate:
       role === 'raw'
         ? undefined
@@ -208,10 +207,10 @@ function makeMeanTraces(line, view, unit, maxWidth) {
   const { n } = line.series;
   if (!Array.isArray(n) || !n.length || Math.min(...n) === Math.max(...n)) return [trace];
   const mostRuns = Math.max(...n);
-  const { at } = makePath(line.series);
-  const isFew = (/** @type {number} */ i) => at[i] >= 0 && n[at[i]] < mostRuns;
+  const { indexes } = makePath(line.series);
+  const isFew = (/** @type {number} */ i) => indexes[i] >= 0 && n[indexes[i]] < mostRuns;
   const touches = (/** @type {number} */ i) =>
-    isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < at.length && isFew(i + 1));
+    isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < indexes.length && isFew(i + 1));
   const traceWhere = (
     /** @type {string} */ role,
     /** @type {(i: number) => boolean} */ has,

@@ -7,7 +7,7 @@
  *   Handlers `onRange`: receives a range of y, in values, or null to reset it
  * @typedef {{element: Plot.Graph, metric: string, line: HTMLElement, shade: HTMLElement,
  *   curves: HTMLCanvasElement, lit: HTMLCanvasElement, label: HTMLElement, handlers: Handlers,
- *   figure: Figure | null, near: boolean, drawn: boolean, isPainted: boolean, plotted: string,
+ *   figure: Figure | null, isNear: boolean, isDrawn: boolean, isPainted: boolean, plotContent: string,
  *   hovered: Plot.Point | null}} Mounted
  *   `element` is a graph of Plotly's once `drawn`; `isPainted`: its curves are on the canvas `curves`, and the hovered
  *   one is on `lit`; `plotted`: the figure that Plotly drew; `hovered`: the point with the label
@@ -19,4 +19,4 @@ export const panels = new Map();
 
 /** @returns {Drawn[]} */
 export const listDrawnPanels = () =>
-  /** @type {Drawn[]} */ ([...panels.values()].filter(({ drawn, figure }) => drawn && figure));
+  /** @type {Drawn[]} */ ([...panels.values()].filter(({ isDrawn, figure }) => isDrawn && figure));

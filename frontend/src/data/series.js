@@ -103,17 +103,17 @@ export function useSeries(metric, runs, shape, isEnabled) {
 
   const load = async () => {
     const currentHolder = holder.current;
-    const missingRuns = drawnRuns.filter((run) => !currentHolder.fresh.has(run));
+    const missingRuns = drawnRuns.filter((run) => !currentHolder.requestedRuns.has(run));
     if (!isEnabled || !missingRuns.length) return;
     const requestedRuns = shape.groupBy ? drawnRuns : missingRuns;
-    currentHolder.asked += 1;
-    for (const run of requestedRuns) currentHolder.fresh.add(run);
+    currentHolder.requestCount += 1;
+    for (const run of requestedRuns) currentHolder.requestedRuns.add(run);
     currentHolder.pending += 1;
     show();
     await fill(
       currentHolder,
       fetchSeries(metric, requestedRuns, shape),
-      currentHolder.asked,
+      currentHolder.requestCount,
       requestedRuns,
       Boolean(shape.groupBy),
     );
@@ -128,38 +128,38 @@ export function useSeries(metric, runs, shape, isEnabled) {
   const refresh = useThrottled(load, REFRESH_MS);
   useLive(['points'], (type, data) => {
     if (type !== 'resync' && !drawnRuns.includes(data.run)) return;
-    if (type === 'resync') holder.current.fresh.clear();
-    else holder.current.fresh.delete(data.run);
+    if (type === 'resync') holder.current.requestedRuns.clear();
+    else holder.current.requestedRuns.delete(data.run);
     refresh();
   });
 
-  const { parts, pending, loaded, error } = holder.current;
-  const series = shape.groupBy ? [...parts.values()] : drawnRuns.flatMap((run) => parts.get(run) ?? []);
+  const { seriesByKey, pending, loaded, error } = holder.current;
+  const series = shape.groupBy ? [...seriesByKey.values()] : drawnRuns.flatMap((run) => seriesByKey.get(run) ?? []);
   return {
     series,
     loading: pending > 0,
     loaded,
     error,
     retry: () => {
-      holder.current.fresh.clear();
+      holder.current.requestedRuns.clear();
       load();
     },
   };
 }
 
 /**
- * The curves of a panel. Old curves stay until the new ones are loaded. `asked` numbers the requests, and `shown` has
- * the number of each run's curve, so that answers older than the shown curve are dropped.
- * @typedef {{key: string, parts: Map<string, Series>, fresh: Set<string>, asked: number, shown: Map<string, number>,
- *   pending: number, loaded: boolean, error: Error | null}} Holder
+ * The curves of a panel. Old curves stay until the new ones are loaded. `requestCount` numbers the requests, and
+ * `numberByRun` has the number of each run's curve, so that answers older than the shown curve are dropped.
+ * @typedef {{key: string, seriesByKey: Map<string, Series>, requestedRuns: Set<string>, requestCount: number,
+ *   numberByRun: Map<string, number>, pending: number, loaded: boolean, error: Error | null}} Holder
  * @param {string} key @param {Holder} [old] @returns {Holder}
  */
 const makeEmptyHolder = (key, old) => ({
   key,
-  parts: old && isSameMetric(old.key, key) ? old.parts : new Map(),
-  fresh: new Set(),
-  asked: 0,
-  shown: new Map(),
+  seriesByKey: old && isSameMetric(old.key, key) ? old.seriesByKey : new Map(),
+  requestedRuns: new Set(),
+  requestCount: 0,
+  numberByRun: new Map(),
   pending: 0,
   loaded: false,
   error: null,
@@ -173,24 +173,24 @@ const isSameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0]
  * @param {string[]} requestedRuns @param {boolean} isGrouped
  */
 async function fill(holder, promise, number, requestedRuns, isGrouped) {
-  const notOvertaken = () => requestedRuns.filter((run) => (holder.shown.get(run) ?? 0) < number);
+  const notOvertaken = () => requestedRuns.filter((run) => (holder.numberByRun.get(run) ?? 0) < number);
   try {
     const series = await promise;
     const currentRuns = notOvertaken();
     if (!currentRuns.length) return;
-    for (const run of currentRuns) holder.shown.set(run, number);
+    for (const run of currentRuns) holder.numberByRun.set(run, number);
     const otherParts =
-      isGrouped || !holder.loaded ? [] : [...holder.parts].filter(([run]) => !currentRuns.includes(run));
+      isGrouped || !holder.loaded ? [] : [...holder.seriesByKey].filter(([run]) => !currentRuns.includes(run));
     const currentSeries = series
       .map((item) => /** @type {const} */ ([seriesKey(item), item]))
       .filter(([key]) => isGrouped || currentRuns.includes(key));
-    holder.parts = new Map([...otherParts, ...currentSeries]);
+    holder.seriesByKey = new Map([...otherParts, ...currentSeries]);
     holder.loaded = true;
     holder.error = null;
   } catch (error) {
     const currentRuns = notOvertaken();
     if (!currentRuns.length) return;
-    for (const run of currentRuns) holder.fresh.delete(run);
+    for (const run of currentRuns) holder.requestedRuns.delete(run);
     holder.error = /** @type {Error} */ (error);
   }
 }

@@ -29,10 +29,10 @@ export const metricTitle = (name) =>
 /**
  * Returns a row for each step of each run, newest first within a run, with the result of each suite.
  * @param {Item[]} items @param {string[]} runs in order
- * @returns {{run: string, step: number, hasCheckpoint: boolean, of: Map<string, Item>}[]}
+ * @returns {{run: string, step: number, hasCheckpoint: boolean, itemBySuite: Map<string, Item>}[]}
  */
 export function makeEvaluationRows(items, runs) {
-  /** @type {Map<string, {run: string, step: number, hasCheckpoint: boolean, of: Map<string, Item>}>} */
+  /** @type {Map<string, {run: string, step: number, hasCheckpoint: boolean, itemBySuite: Map<string, Item>}>} */
   const rows = new Map();
   for (const item of items) {
     const key = `${item.run} ${item.step}`;
@@ -40,9 +40,9 @@ export function makeEvaluationRows(items, runs) {
       run: item.run,
       step: item.step,
       hasCheckpoint: item.has_checkpoint,
-      of: new Map(),
+      itemBySuite: new Map(),
     };
-    row.of.set(item.suite, item);
+    row.itemBySuite.set(item.suite, item);
     rows.set(key, row);
   }
   return [...rows.values()].sort((a, b) => runs.indexOf(a.run) - runs.indexOf(b.run) || b.step - a.step);

@@ -14,9 +14,9 @@ import { lookup } from './lookup.js';
  * @typedef {{value: number | string, x: number, step: number, n?: number, low?: number | null, high?: number | null}}
  *   Recorded one point; a value that is not finite is written as in the API
  * @typedef {{key: string, name: string, look: import('./colours.js').Look, role: 'main' | 'seed', run: string | null,
- *   recorded: Recorded | null, smoothed: Recorded | null, of: number | null, isOlder: boolean, delta: number | null,
- *   isBaseline: boolean}} Row `recorded`: null if the line has no value at or before x; `of`: the number of runs that
- *   a mean has; `isOlder`: the value was recorded before x
+ *   recorded: Recorded | null, smoothed: Recorded | null, total: number | null, isOlder: boolean, delta: number | null,
+ *   isBaseline: boolean}} Row `recorded`: null if the line has no value at or before x; `total`: the number of runs
+ *   that a mean has; `isOlder`: the value was recorded before x
  * @typedef {{x: number, rows: Row[], baseline: string | null, isBaselineMissing: boolean, isSmoothed: boolean}} Reading
  */
 
@@ -111,7 +111,7 @@ export function readLines(lines, x, baseline = null) {
     run: line.series.run ?? null,
     recorded,
     smoothed,
-    of: line.series.runs?.length ?? null,
+    total: line.series.runs?.length ?? null,
     isOlder: recorded !== null && Number.isFinite(x) && recorded.x < x,
     delta: base && base.line !== line ? computeDifference(recorded, base.recorded) : null,
     isBaseline: base?.line === line,
@@ -146,8 +146,12 @@ function rankRow({ recorded, smoothed }) {
 }
 
 /** Returns a text such as `2 of 3` if runs of a mean are missing at this point. @param {Row} row */
-export const countText = ({ recorded, of }) =>
-  recorded?.n === undefined ? '' : of !== null && of > recorded.n ? `${recorded.n} of ${of}` : String(recorded.n);
+export const countText = ({ recorded, total }) =>
+  recorded?.n === undefined
+    ? ''
+    : total !== null && total > recorded.n
+      ? `${recorded.n} of ${total}`
+      : String(recorded.n);
 
 /** Formats a difference with its sign. @param {number | null} delta */
 export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : ''}${formatValue(delta)}`);
@@ -193,7 +197,7 @@ export function makeTable({ x, rows, baseline, isSmoothed }, { metric, unit, xKi
   const position = isEnd ? `at the end: ${endMeaning(metric)}` : `${xKind} ${x}`;
   return {
     head,
-    rows: rows.map(({ name, recorded, smoothed, delta, isOlder, of }) => [
+    rows: rows.map(({ name, recorded, smoothed, delta, isOlder, total }) => [
       name,
       recorded?.value ?? '',
       ...(hasHalf ? [computeHalf(recorded) ?? ''] : []),
@@ -203,7 +207,7 @@ export function makeTable({ x, rows, baseline, isSmoothed }, { metric, unit, xKi
       recorded?.step ?? '',
       ...(xKind === 'step' ? [] : [recorded?.x ?? '']),
       position,
-      recorded ? makeNote(recorded, isOlder, of) : NO_VALUE,
+      recorded ? makeNote(recorded, isOlder, total) : NO_VALUE,
     ]),
   };
 }

@@ -30,7 +30,7 @@ export const otherFlags = ({ flags }) => flags.filter((flag) => flag !== 'trunca
 
 /**
  * @param {Group} group
- * @returns {{rewards: number[], mean: number | null, std: number | null, right: number, size: number, useful:
+ * @returns {{rewards: number[], mean: number | null, std: number | null, rightCount: number, size: number, useful:
  *   boolean}}
  */
 export function groupFacts(group) {
@@ -45,7 +45,7 @@ export function groupFacts(group) {
     mean: group.reward_mean ?? mean,
     std: group.reward_std ?? spread,
     size: group.completions.length,
-    right: group.completions.filter((completion) => isRight(completion)).length,
+    rightCount: group.completions.filter((completion) => isRight(completion)).length,
     useful: rewards.some((reward) => reward !== rewards[0]),
   };
 }

@@ -281,7 +281,10 @@ const formatAmount = (used, total) =>
       <span class="faint">of ${formatBytes(total)}</span>
     `;
 
-/** Returns the bytes per second in and out. @param {number | undefined} receivedRate @param {number | undefined} sentRate */
+/**
+ * Returns the bytes per second in and out.
+ * @param {number | undefined} receivedRate @param {number | undefined} sentRate
+ */
 const traffic = (receivedRate, sentRate) =>
   receivedRate === undefined || sentRate === undefined
     ? '–'

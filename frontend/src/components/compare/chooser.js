@@ -2,8 +2,9 @@
 import { html, useState } from '../../dom.js';
 
 /**
- * @param {{options: string[], chosenKeys: string[], onChange: (chosen: string[]) => void, formatTitle: (key: string) => string,
- *   label: string, placeholder: string, empty: string, children: any}} props `empty`: text shown if nothing is found
+ * @param {{options: string[], chosenKeys: string[], onChange: (chosen: string[]) => void, formatTitle: (key: string)
+ *   => string, label: string, placeholder: string, empty: string, children: any}} props `empty`: text shown if nothing
+ *   is found
  */
 export function FieldChooser({ options, chosenKeys, onChange, formatTitle, label, placeholder, empty, children }) {
   const [search, setSearch] = useState('');

@@ -37,8 +37,8 @@ import { lookup } from '../../lib/lookup.js';
 /** @typedef {{baseline: string, columns: string[] | null, planned: number | null}} MatrixView */
 
 /**
- * @param {{groups: Group[], grouping: string, runs: Api.RunItem[], view: MatrixView, change: (changes: object) => void, available: string[],
- *   looks: Map<string, import('../../lib/colours.js').Look>}} props
+ * @param {{groups: Group[], grouping: string, runs: Api.RunItem[], view: MatrixView, change: (changes: object) =>
+ *   void, available: string[], looks: Map<string, import('../../lib/colours.js').Look>}} props
  */
 export function Matrix({ groups, grouping, runs, view, change, available, looks }) {
   const chosenBaseline = findGroup(view.baseline, groups);

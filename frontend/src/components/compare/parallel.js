@@ -17,8 +17,8 @@ const MIN_GAP = 110;
 /** @typedef {import('../../lib/runs/axes.js').Axis} Axis */
 
 /**
- * @typedef {{runs: Api.RunItem[], axes: Axis[], brushes: import('../../lib/runs/axes.js').Brushes, chosenIds: Set<string>,
- *   findLook: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined,
+ * @typedef {{runs: Api.RunItem[], axes: Axis[], brushes: import('../../lib/runs/axes.js').Brushes, chosenIds:
+ *   Set<string>, findLook: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined,
  *   onBrush: (changes: Record<string, [number, number] | null>) => void, width: number}} PlotProps
  * @param {PlotProps} props
  */
@@ -29,7 +29,7 @@ export function Parallel({ runs, axes, brushes, chosenIds, findLook, onBrush, wi
   const toX = (/** @type {number} */ i) => SIDE + i * gap;
   const toY = (/** @type {number} */ position) => TOP + (1 - position) * HEIGHT;
   const path = (/** @type {Api.RunItem} */ run) =>
-    axes.map(({ positionOf }, i) => `${i ? 'L' : 'M'}${toX(i).toFixed(1)} ${toY(positionOf(run)).toFixed(1)}`).join('');
+    axes.map(({ toPosition }, i) => `${i ? 'L' : 'M'}${toX(i).toFixed(1)} ${toY(toPosition(run)).toFixed(1)}`).join('');
   const sortedRuns = [...runs].sort((a, b) => Number(chosenIds.has(a.id)) - Number(chosenIds.has(b.id)));
   const height = TOP + HEIGHT + BOTTOM + 16;
   return html`<div class=${width > availableWidth ? 'relations-scroll' : ''}>
@@ -100,7 +100,7 @@ function UprightAxis({ axis, x, y, letters, range, onBrush }) {
     </text>
     <line x1=${x} x2=${x} y1=${y(1)} y2=${y(NO_VALUE)} />
     ${axis.ticks.map(
-      ({ at, text }) => html`<text key=${text} x=${x + 6} y=${y(at) + 4}>
+      ({ position, text }) => html`<text key=${text} x=${x + 6} y=${y(position) + 4}>
         <title>${text}</title>
         ${truncateText(text, 14)}
       </text>`,

@@ -41,13 +41,13 @@ export function Scatter({ runs, axes, brushes, chosenIds, findLook, onBrush, wid
       <line x1=${toX(NO_VALUE)} x2=${toX(1)} y1=${toY(NO_VALUE)} y2=${toY(NO_VALUE)} />
       <line x1=${toX(NO_VALUE)} x2=${toX(NO_VALUE)} y1=${toY(1)} y2=${toY(NO_VALUE)} />
       ${xAxis.ticks.map(
-        ({ at, text }) => html`<text key=${text} x=${toX(at)} y=${toY(NO_VALUE) + 18} text-anchor="middle">
+        ({ position, text }) => html`<text key=${text} x=${toX(position)} y=${toY(NO_VALUE) + 18} text-anchor="middle">
           <title>${text}</title>
           ${text.slice(0, 14)}
         </text>`,
       )}
       ${yAxis.ticks.map(
-        ({ at, text }) => html`<text key=${text} x=${toX(NO_VALUE) - 6} y=${toY(at) + 4} text-anchor="end">
+        ({ position, text }) => html`<text key=${text} x=${toX(NO_VALUE) - 6} y=${toY(position) + 4} text-anchor="end">
           <title>${text}</title>
           ${text.slice(0, 14)}
         </text>`,
@@ -72,8 +72,8 @@ export function Scatter({ runs, axes, brushes, chosenIds, findLook, onBrush, wid
     ${runs.map(
       (run) => html`<circle
         key=${run.id}
-        cx=${toX(xAxis.positionOf(run))}
-        cy=${toY(yAxis.positionOf(run))}
+        cx=${toX(xAxis.toPosition(run))}
+        cy=${toY(yAxis.toPosition(run))}
         r="5"
         fill=${findLook(run)?.colour ?? 'currentColor'}
         class=${chosenIds.has(run.id) ? 'relation-point' : 'relation-point is-left-out'}

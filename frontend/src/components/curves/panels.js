@@ -10,7 +10,7 @@ import { Panel } from './panel.js';
 import { pressPinned, usePinnedCursor } from './pinned.js';
 
 /**
- * Panels of these metrics, under headings if `sections` are given. `enlargedMetric` is the metric of the enlarged panel.
+ * Panels of these metrics, under headings if `sections` are given. `enlargedMetric` is that of the enlarged panel.
  * @param {{metrics: string[], runs: string[],
  *   view: import('./panel.js').PanelView & {at: number | null, order?: string[]},
  *   change: (changes: object, options?: object) => void, looks:

@@ -26,7 +26,10 @@ export const makeChartSettings = (metric, view, about) => ({
   unit: readUnit(about),
 });
 
-/** Returns the unit of a metric, or null if it adds nothing to the name. @param {Api.MetricEntry | undefined} metricInfo */
+/**
+ * Returns the unit of a metric, or null if it adds nothing to the name.
+ * @param {Api.MetricEntry | undefined} metricInfo
+ */
 const readUnit = (metricInfo) =>
   metricInfo && !['1', 'reward', ''].includes(metricInfo.unit) ? metricInfo.unit : null;
 

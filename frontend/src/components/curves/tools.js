@@ -24,9 +24,9 @@ const LOG = [
 
 /**
  * The settings of one panel (log y, smoothing and y range), with notes on its data.
- * @param {{metric: string, tune: import('./tuning.js').Tunings | undefined, readSeenRange: () => [number, number] | null,
- *   notes: {text: string}[], change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `readSeenRange`: returns
- *   the current range of y
+ * @param {{metric: string, tune: import('./tuning.js').Tunings | undefined, readSeenRange: () => [number, number] |
+ *   null, notes: {text: string}[], change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props
+ *   `readSeenRange`: returns the current range of y
  */
 export function SettingsMenu({ metric, tune, readSeenRange, notes, change }) {
   const tuning = findTuning(tune, metric);

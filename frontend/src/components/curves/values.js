@@ -176,7 +176,7 @@ function Position({ reading: { x, baseline, isBaselineMissing }, view, metric, i
  */
 function Table({ reading, rows, view, pointedKey, onBaseline }) {
   const hasDelta = reading.baseline !== null;
-  const hasCount = reading.rows.some(({ of }) => of !== null);
+  const hasCount = reading.rows.some(({ total }) => total !== null);
   const hasHalf = reading.x === Infinity && reading.rows.some(({ recorded }) => computeHalf(recorded) !== null);
   return html`<table class="values-table">
     <thead>

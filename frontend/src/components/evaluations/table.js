@@ -77,12 +77,12 @@ function Results({ runs, items, children }) {
         </thead>
         <tbody>
           ${rows.map(
-            ({ run, step, hasCheckpoint, of }) => html`<tr key=${`${run} ${step}`}>
+            ({ run, step, hasCheckpoint, itemBySuite }) => html`<tr key=${`${run} ${step}`}>
               ${runs.length > 1 && html`<td>${names.get(run)}</td>`}
               <td class="number">
                 ${step} ${hasCheckpoint && html`<div class="faint">checkpoint</div>`}
               </td>
-              ${suites.map((suite) => html`<${Cell} key=${suite} item=${of.get(suite)} metric=${metric} />`)}
+              ${suites.map((suite) => html`<${Cell} key=${suite} item=${itemBySuite.get(suite)} metric=${metric} />`)}
             </tr>`,
           )}
         </tbody>

@@ -91,8 +91,8 @@ export function ListField({
 /**
  * One item. Fields with changed values are always shown, and the other fields on request.
  * @param {{item: any, path: string, node: Field['node'], layer: Layer, FormField: (props: any) => any,
- *   titles: Map<string, string>, alone: boolean, shownKeys?: string[], onRemove: (() => void) | null}} props `shownKeys`: fields that
- *   are shown in any case
+ *   titles: Map<string, string>, alone: boolean, shownKeys?: string[], onRemove: (() => void) | null}} props
+ *   `shownKeys`: fields that are shown in any case
  */
 export function ListItem({ item, path, node, layer, FormField, titles, alone, shownKeys = [], onRemove }) {
   const [isOpen, setIsOpen] = useState(false);

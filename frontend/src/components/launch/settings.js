@@ -9,9 +9,10 @@ import { ChangedKnobs, KnobGroups, KnobPanels } from './knobs.js';
 const SHOWN_ELSEWHERE = ['policy', 'problems', ...ESSENTIALS.map(([path]) => path)];
 
 /**
- * @param {{names: string[], scope: string, sharedKnobs: KnobProps, makeKnobs: (index: number) => KnobProps, open: string[],
- *   find: string, onFind: (find: string) => void, onScope: (scope: string) => void, onOpen: (open: string[]) => void}} props
- *   `scope`: the index of the variant with these settings, or '' for the shared settings; `find`: the searched text
+ * @param {{names: string[], scope: string, sharedKnobs: KnobProps, makeKnobs: (index: number) => KnobProps, open:
+ *   string[], find: string, onFind: (find: string) => void, onScope: (scope: string) => void, onOpen: (open: string[])
+ *   => void}} props `scope`: the index of the variant with these settings, or '' for the shared settings; `find`: the
+ *   searched text
  */
 export function SettingsCard({ names, scope, sharedKnobs, makeKnobs, open, find, onFind, onScope, onOpen }) {
   const card = useRef(/** @type {HTMLElement | null} */ (null));

@@ -20,15 +20,15 @@ const RECHECK_MS = 5_000;
 /** @type {Verdict} */
 const UNKNOWN = { checking: true, valid: null, errors: [], problem: null };
 
-/** @type {Map<string, {verdict: Verdict, at: number}>} answers by content */
+/** @type {Map<string, {verdict: Verdict, answeredAt: number}>} answers by content */
 const answers = new Map();
 
 /**
  * Returns whether an answer can be reused. A rejected config is always checked again, because a file or model may
  * appear.
  */
-const isFresh = (/** @type {{verdict: Verdict, at: number} | undefined} */ answer) =>
-  answer !== undefined && answer.verdict.valid !== null && Date.now() - answer.at < FRESH_MS;
+const isFresh = (/** @type {{verdict: Verdict, answeredAt: number} | undefined} */ answer) =>
+  answer !== undefined && answer.verdict.valid !== null && Date.now() - answer.answeredAt < FRESH_MS;
 
 /** @param {object} body @param {string} key @param {AbortSignal} signal */
 async function requestVerdict(body, key, signal) {
@@ -55,7 +55,7 @@ async function requestVerdict(body, key, signal) {
 /** @param {string} key @param {Verdict} verdict */
 function keep(key, verdict) {
   answers.delete(key);
-  answers.set(key, { verdict, at: Date.now() });
+  answers.set(key, { verdict, answeredAt: Date.now() });
   if (answers.size > MAX_KEPT) answers.delete([...answers.keys()][0]);
 }
 

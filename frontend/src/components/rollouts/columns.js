@@ -160,7 +160,7 @@ function Cards({ shownGroup, look: { order, by, full } }) {
     order,
   );
   return html`
-    <p class="quiet">${facts.right} of ${facts.size} correct, reward ${formatValue(facts.mean)}</p>
+    <p class="quiet">${facts.rightCount} of ${facts.size} correct, reward ${formatValue(facts.mean)}</p>
     ${cards.slice(0, full ? undefined : COLLAPSED_COMPLETIONS).map(
       ({ completion, index }) => html`<${RolloutCard}
           key=${completion.id}

@@ -54,9 +54,9 @@ function chooseDotClass(completion, filter) {
  * @param {{group: Group, filter: Filter}} props
  */
 function Dots({ group, filter }) {
-  const { right, size } = groupFacts(group);
+  const { rightCount, size } = groupFacts(group);
   const signs = group.completions.slice(0, 64);
-  return html`<span class="dots" role="img" aria-label=${`${right} of ${size} correct`}>
+  return html`<span class="dots" role="img" aria-label=${`${rightCount} of ${size} correct`}>
     ${signs.map(
       (completion) => html`<span
         key=${completion.id}
@@ -135,7 +135,7 @@ export function GroupHead({ group }) {
         <div>
           <dt>correct</dt>
           <dd>
-            ${facts.right} of ${facts.size}
+            ${facts.rightCount} of ${facts.size}
           </dd>
         </div>
         ${

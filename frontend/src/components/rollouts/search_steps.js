@@ -5,7 +5,7 @@ import { Failure, Skeleton } from '../shared/states.js';
 
 const MAX_BARS = 120;
 
-/** @typedef {{first: number, last: number, matched: number, of: number}} Bar */
+/** @typedef {{first: number, last: number, matched: number, total: number}} Bar */
 
 /**
  * Returns the bars of a strip, in which neighbouring steps are grouped if there are many.
@@ -19,7 +19,7 @@ export function makeBars(items) {
       first: barItems[0].step,
       last: barItems[barItems.length - 1].step,
       matched: barItems.reduce((sum, { matched }) => sum + matched, 0),
-      of: barItems.reduce((sum, { of }) => sum + of, 0),
+      total: barItems.reduce((sum, { of }) => sum + of, 0),
     };
   });
 }
@@ -34,8 +34,8 @@ export function SearchSteps({ resource, from, to, onWindow }) {
   if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${2} />`;
   const bars = makeBars(data.items);
   const matchedCount = bars.reduce((sum, bar) => sum + bar.matched, 0);
-  const totalCount = bars.reduce((sum, bar) => sum + bar.of, 0);
-  const highestShare = Math.max(0, ...bars.map((bar) => bar.matched / bar.of)) || 1;
+  const totalCount = bars.reduce((sum, bar) => sum + bar.total, 0);
+  const highestShare = Math.max(0, ...bars.map((bar) => bar.matched / bar.total)) || 1;
   const isInWindow = (/** @type {Bar} */ bar) => bar.last >= (from ?? -Infinity) && bar.first <= (to ?? Infinity);
   const pick = (/** @type {Bar} */ bar) =>
     from === bar.first && to === bar.last ? onWindow(null, null) : onWindow(bar.first, bar.last);
@@ -64,7 +64,7 @@ export function SearchSteps({ resource, from, to, onWindow }) {
           title=${barText(bar)}
           onClick=${() => pick(bar)}
         >
-          <span style=${{ height: `${(bar.matched / bar.of / highestShare) * 100}%` }}></span>
+          <span style=${{ height: `${(bar.matched / bar.total / highestShare) * 100}%` }}></span>
         </button>`,
       )}
     </div>
@@ -89,5 +89,5 @@ export const countsText = (matchedCount, totalCount, highestShare) =>
   }`;
 
 /** @param {Bar} bar */
-const barText = ({ first, last, matched, of }) =>
-  `${first === last ? `step ${first}` : `steps ${first} to ${last}`}: ${matched} of ${of}`;
+const barText = ({ first, last, matched, total }) =>
+  `${first === last ? `step ${first}` : `steps ${first} to ${last}`}: ${matched} of ${total}`;

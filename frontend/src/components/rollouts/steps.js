@@ -107,8 +107,8 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
 /** @typedef {Event & {target: HTMLInputElement}} InputEvent */
 
 /**
- * @param {{run: string, steps: number[], index: number, onset: Api.Steps | null, curve: string, onStep: (step: number) =>
- *   void, go: (by: number) => void}} props `index`: the index of the step in `steps`
+ * @param {{run: string, steps: number[], index: number, onset: Api.Steps | null, curve: string, onStep: (step: number)
+ *   => void, go: (by: number) => void}} props `index`: the index of the step in `steps`
  */
 function Slider({ run, steps, index, onset, curve, onStep, go }) {
   const [from, to] = [Math.min(0, steps[0]), Math.max(steps[steps.length - 1], steps[0] + 1)];

@@ -6,7 +6,10 @@ import { isFiltering } from '../../lib/rollouts.js';
 
 const MAX_BARS = 80;
 
-/** @typedef {{first: number, last: number, completions: number, matching: number, stored: number, to: number}} Bar */
+/**
+ * @typedef {{first: number, last: number, completions: number, matching: number, stored: number, targetStep: number}}
+ *   Bar
+ */
 
 /**
  * Returns the steps in at most `maxBars` bars. A bar links to its step with the most stored matching completions.
@@ -28,7 +31,7 @@ export function makeBars(items, maxBars = MAX_BARS) {
       completions: sum((item) => item.completions),
       matching: sum((item) => item.matching),
       stored: sum((item) => item.stored),
-      to: bestItem.step,
+      targetStep: bestItem.step,
     });
   }
   return bars;
@@ -67,7 +70,7 @@ export function CountStrip({ run, kind, step, filter, onStep }) {
           aria-label=${formatTitle(bar)}
           aria-current=${bar.first <= step && step <= bar.last ? 'step' : undefined}
           disabled=${bar.stored === 0}
-          onClick=${() => onStep(bar.to)}
+          onClick=${() => onStep(bar.targetStep)}
         >
           <span style=${{ height: `${highestShare ? (100 * bar.matching) / bar.completions / highestShare : 0}%` }}></span>
         </button>`,

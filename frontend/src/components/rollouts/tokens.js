@@ -21,7 +21,7 @@ import { lookup } from '../../lib/lookup.js';
 /** @typedef {Api.TokensAnswer} Tokens */
 /** @typedef {import('../../lib/text/tokens.js').ColourName} ColourName */
 
-/** @typedef {{tokens: Tokens, at: number, index: number, pinned: boolean}} Pointed */
+/** @typedef {{tokens: Tokens, tokenIndex: number, index: number, isPinned: boolean}} Pointed */
 /**
  * The token under the pointer, anywhere on the page. A pinned token stays when the pointer leaves.
  * @type {import('../../../vendor/signals.js').Signal<Pointed | null>}
@@ -54,7 +54,7 @@ export function TokenText({ tokens, colourBy, index, pinnedToken, onPin }) {
     currentToken.current = token;
     box.current?.querySelector('.is-at')?.classList.remove('is-at');
     element(token)?.classList.add('is-at');
-    pointedToken.value = token < 0 ? null : { tokens, at: token, index, pinned: keeps };
+    pointedToken.value = token < 0 ? null : { tokens, tokenIndex: token, index, isPinned: keeps };
   };
   const show = (/** @type {number} */ token) =>
     setCount((before) => Math.max(before, 1 + chunks.findIndex(([, end]) => token < end)));
@@ -132,7 +132,8 @@ export function TokenText({ tokens, colourBy, index, pinnedToken, onPin }) {
 const findLength = (tokens, first) => tokens.slice(first).reduce((sum, token) => sum + token.length, 0);
 
 /**
- * @param {{tokens: Tokens, values: (number | string)[] | undefined, colourBy: ColourName, first: number, end: number}} props
+ * @param {{tokens: Tokens, values: (number | string)[] | undefined, colourBy: ColourName, first: number, end: number}}
+ *   props
  */
 function Chunk({ tokens, values, colourBy, first, end }) {
   return useMemo(
@@ -191,16 +192,16 @@ export function Readout() {
   if (!pointedToken.value) {
     return html`<p class="readout faint">Point at a token to see its values; click or tap it to pin them and get a link</p>`;
   }
-  const { tokens, at, index, pinned } = pointedToken.value;
-  const isObserved = tokens.observed[at] === 1;
-  const isMasked = isObserved || (tokens.mask && !tokens.mask[at]);
-  const logprob = readValue(tokens.arrays.logprob, tokens.mask, at);
+  const { tokens, tokenIndex, index, isPinned } = pointedToken.value;
+  const isObserved = tokens.observed[tokenIndex] === 1;
+  const isMasked = isObserved || (tokens.mask && !tokens.mask[tokenIndex]);
+  const logprob = readValue(tokens.arrays.logprob, tokens.mask, tokenIndex);
   const copy = () =>
     copyText(
       [
-        ['token', JSON.stringify(tokens.tokens[at])],
-        ['id', String(tokens.token_ids[at])],
-        ...readTokenValues(tokens, at),
+        ['token', JSON.stringify(tokens.tokens[tokenIndex])],
+        ['id', String(tokens.token_ids[tokenIndex])],
+        ...readTokenValues(tokens, tokenIndex),
       ]
         .map(([name, value]) => `${name}\t${value}`)
         .join('\n'),
@@ -208,23 +209,23 @@ export function Readout() {
     );
   return html`<p class="readout" role="status">
     <span class="faint">
-      Completion ${index}, token ${at + 1}
+      Completion ${index}, token ${tokenIndex + 1}
     </span>${' '}
-    <bdi class="readout-token">${spellToken(tokens.tokens[at])}</bdi>
-    <span class="faint">id ${tokens.token_ids[at]}</span>
+    <bdi class="readout-token">${spellToken(tokens.tokens[tokenIndex])}</bdi>
+    <span class="faint">id ${tokens.token_ids[tokenIndex]}</span>
     ${isMasked && html`<span>${isObserved ? 'observation of a tool' : 'masked'}: no part of the loss</span>`}
     ${!isObserved && typeof logprob === 'number' && html`<span>p ${probabilityText(logprob)}</span>`}
     ${
       !isMasked &&
-      readTokenValues(tokens, at).map(
+      readTokenValues(tokens, tokenIndex).map(
         ([name, value]) => html`<span key=${name}>
           <span class="faint">${name.replaceAll('_', ' ')}</span>${' '}${value}
         </span>`,
       )
     }
-    <${Alternatives} tokens=${tokens} index=${at} />
+    <${Alternatives} tokens=${tokens} index=${tokenIndex} />
     ${
-      pinned &&
+      isPinned &&
       html`
         <button type="button" class="button-quiet" onClick=${copy}>Copy values</button>
         <button type="button" class="button-quiet" onClick=${() => copyText(location.href, 'Link')}>Copy link</button>

@@ -12,7 +12,9 @@ const GROUPS = 4;
 const PROMPT_CHARACTERS = 200;
 const TEXT_CHARACTERS = 700;
 
-/** @param {{run: string, onset: Api.Steps, example: Api.EvidenceItem}} props `example`: completions from after the onset */
+/**
+ * @param {{run: string, onset: Api.Steps, example: Api.EvidenceItem}} props `example`: completions from after the onset
+ */
 export function BeforeAfter({ run, onset, example }) {
   const steps = useGet('/rollouts/steps', { run });
   const stepBefore = steps.data?.items

@@ -185,8 +185,8 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
 
 /**
  * @template {string | number} T
- * @param {{legend: string, options: {key: T, title: string, note?: string}[], chosenKeys: T[], onChange: (chosen: T[]) =>
- *   void}} props
+ * @param {{legend: string, options: {key: T, title: string, note?: string}[], chosenKeys: T[], onChange: (chosen: T[])
+ *   => void}} props
  */
 function Choices({ legend, options, chosenKeys, onChange }) {
   const toggle = (/** @type {T} */ key) =>

@@ -5,8 +5,8 @@ import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 
 /**
- * @param {{ids: string[], loadedRuns: Api.RunItem[], offeredTags: string[], reload: () => void, onClose: () => void}} props
- *   `loadedRuns`: those of the runs whose tags are known; `offeredTags`: the tags with buttons
+ * @param {{ids: string[], loadedRuns: Api.RunItem[], offeredTags: string[], reload: () => void, onClose: () => void}}
+ *   props `loadedRuns`: those of the runs whose tags are known; `offeredTags`: the tags with buttons
  */
 export function TagDialog({ ids, loadedRuns, offeredTags, reload, onClose }) {
   const [tag, setTag] = useState('');

@@ -162,7 +162,7 @@ function tableAsCsv(runs, fields) {
   const runFields = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
   return csv(
     [...runFields, ...fields],
-    runs.map((run) => [...runFields.map((name) => run[name]), ...fields.map((key) => makeRunField(key).of(run))]),
+    runs.map((run) => [...runFields.map((name) => run[name]), ...fields.map((key) => makeRunField(key).read(run))]),
   );
 }
 
@@ -229,8 +229,8 @@ export function GroupRow({ group: { name, rows }, fields }) {
   const numbers = fields
     .map(makeRunField)
     .filter(({ number }) => number)
-    .map(({ title, of }) => {
-      const { n, mean, std } = computeSpread(rows.map(of).filter((value) => typeof value === 'number'));
+    .map(({ title, read }) => {
+      const { n, mean, std } = computeSpread(rows.map(read).filter((value) => typeof value === 'number'));
       return n ? `${title} ${formatValue(mean)}${std === null ? '' : ` (sd ${formatValue(std)})`}` : null;
     })
     .filter(Boolean);

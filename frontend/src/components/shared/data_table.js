@@ -6,7 +6,10 @@ import { html } from '../../dom.js';
 /** Returns titles of numeric columns. @param {any[]} titles @returns {Head[]} */
 export const makeNumberHeads = (...titles) => titles.map((title) => ({ title, isNumber: true }));
 
-/** The row of titles, without those that are null or false. @param {{heads: (Head | false | null | undefined)[]}} props */
+/**
+ * The row of titles, without those that are null or false.
+ * @param {{heads: (Head | false | null | undefined)[]}} props
+ */
 export function Heads({ heads }) {
   return html`<thead>
     <tr>

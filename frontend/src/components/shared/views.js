@@ -12,8 +12,9 @@ import { ForOperator } from './role.js';
 
 /**
  * The menu of all views, which can also save the page's own view.
- * @param {{view: View, onOpen?: (item: Api.ViewItem) => void, children?: any}} props `view`: the view to save; `onOpen`:
- *   shows a view of the same kind without leaving the page; `children`: more fields of the dialog after the name
+ * @param {{view: View, onOpen?: (item: Api.ViewItem) => void, children?: any}} props `view`: the view to save;
+ *   `onOpen`: shows a view of the same kind without leaving the page; `children`: more fields of the dialog after the
+ *   name
  */
 export function ViewsMenu({ view, onOpen, children }) {
   const [isSaving, setIsSaving] = useState(false);

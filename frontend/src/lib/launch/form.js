@@ -226,7 +226,10 @@ export const shortenPath = (path) =>
     .filter((segment) => segment !== 'type')
     .at(-1) ?? path;
 
-/** Returns the knobs of the method in which two full configs differ. @param {Fields} plainConfig @param {Fields} fullConfig */
+/**
+ * Returns the knobs of the method in which two full configs differ.
+ * @param {Fields} plainConfig @param {Fields} fullConfig
+ */
 export const findMethodDifferences = (plainConfig, fullConfig) =>
   findKnobDifferences(plainConfig, fullConfig).filter(({ path }) => !['preset', 'seed', 'name'].includes(path));
 

@@ -233,7 +233,10 @@ export function readTyped(node, typedText) {
   return typedText;
 }
 
-/** Returns numbers separated by commas. Invalid numbers stay text, which the server rejects. @param {string} typedText */
+/**
+ * Returns numbers separated by commas. Invalid numbers stay text, which the server rejects.
+ * @param {string} typedText
+ */
 const readNumbers = (typedText) =>
   typedText
     .split(',')

@@ -5,10 +5,10 @@ import { formatValue } from '../text/format.js';
 import { lookup } from '../lookup.js';
 
 /**
- * `positionOf`: the position of a run from 0 (low) to 1 (high), or below 0 if it has no value.
- * @typedef {{key: string, title: string, positionOf: (run: Api.RunItem) => number, text: (run: Api.RunItem) => string,
- *   ticks: {at: number, text: string}[]}} Axis
- * @typedef {{isLog: boolean, positionOf: (value: any) => number, ticks: {at: number, text: string}[]}} Scale
+ * `toPosition`: the position of a run from 0 (low) to 1 (high), or below 0 if it has no value.
+ * @typedef {{key: string, title: string, toPosition: (run: Api.RunItem) => number, text: (run: Api.RunItem) => string,
+ *   ticks: {position: number, text: string}[]}} Axis
+ * @typedef {{isLog: boolean, toPosition: (value: any) => number, ticks: {position: number, text: string}[]}} Scale
  * @typedef {Record<string, [number, number]>} Brushes by key: from and to, as positions
  */
 
@@ -39,19 +39,19 @@ export const chooseUsualAxes = (possible) => [
 /** @param {string} key @param {Api.RunItem[]} runs @returns {Axis} */
 export function makeAxis(key, runs) {
   const field = makeRunField(key);
-  const values = runs.map(field.of).filter((value) => value !== undefined && value !== null);
+  const values = runs.map(field.read).filter((value) => value !== undefined && value !== null);
   const isNumeric = field.number || (values.length > 0 && values.every((value) => typeof value === 'number'));
   /** @type {Scale} */
   const scale = isNumeric ? makeNumberScale(values.filter(Number.isFinite)) : makeCategoryScale(runs.map(field.text));
-  const readValue = isNumeric ? field.of : field.text;
+  const readValue = isNumeric ? field.read : field.text;
   const isMissing = (/** @type {Api.RunItem} */ run) =>
-    isNumeric ? !Number.isFinite(field.of(run)) : (field.of(run) ?? null) === null;
+    isNumeric ? !Number.isFinite(field.read(run)) : (field.read(run) ?? null) === null;
   return {
     key,
     title: field.title + (scale.isLog ? ' (log)' : ''),
     text: field.text,
-    positionOf: (run) => (isMissing(run) ? NO_VALUE : scale.positionOf(readValue(run))),
-    ticks: runs.some(isMissing) ? [...scale.ticks, { at: NO_VALUE, text: 'none' }] : scale.ticks,
+    toPosition: (run) => (isMissing(run) ? NO_VALUE : scale.toPosition(readValue(run))),
+    ticks: runs.some(isMissing) ? [...scale.ticks, { position: NO_VALUE, text: 'none' }] : scale.ticks,
   };
 }
 
@@ -62,12 +62,14 @@ function makeNumberScale(values) {
   const transform = isLog ? Math.log : (/** @type {number} */ value) => value;
   const back = isLog ? Math.exp : (/** @type {number} */ value) => value;
   const [from, span] = [transform(low), transform(high) - transform(low)];
-  const positionOf = (/** @type {number} */ value) => (span ? (transform(value) - from) / span : 0.5);
+  const toPosition = (/** @type {number} */ value) => (span ? (transform(value) - from) / span : 0.5);
   const shares = span ? [0, 0.25, 0.5, 0.75, 1] : [0.5];
   const distinct = [...new Set(values)];
   const shownValues = distinct.length <= shares.length ? distinct : shares.map((share) => back(from + share * span));
-  const ticks = values.length ? shownValues.map((value) => ({ at: positionOf(value), text: formatValue(value) })) : [];
-  return { isLog, positionOf, ticks };
+  const ticks = values.length
+    ? shownValues.map((value) => ({ position: toPosition(value), text: formatValue(value) }))
+    : [];
+  return { isLog, toPosition, ticks };
 }
 
 /** Returns a scale of texts in alphabetical order. If there are many, only some have labels. @param {string[]} texts */
@@ -75,18 +77,18 @@ function makeCategoryScale(texts) {
   const sortedTexts = [...new Set(texts.filter((text) => text !== '–'))].sort((a, b) =>
     a.localeCompare(b, 'en', { numeric: true }),
   );
-  const positionOf = (/** @type {string} */ text) =>
+  const toPosition = (/** @type {string} */ text) =>
     sortedTexts.length > 1 ? sortedTexts.indexOf(text) / (sortedTexts.length - 1) : 0.5;
   const every = Math.ceil(sortedTexts.length / MAX_TICKS);
-  const ticks = sortedTexts.filter((_, i) => i % every === 0).map((text) => ({ at: positionOf(text), text }));
-  return { isLog: false, positionOf, ticks };
+  const ticks = sortedTexts.filter((_, i) => i % every === 0).map((text) => ({ position: toPosition(text), text }));
+  return { isLog: false, toPosition, ticks };
 }
 
 /** Returns the runs inside all brushes. @param {Api.RunItem[]} runs @param {Axis[]} axes @param {Brushes} brushes */
 export const filterBrushed = (runs, axes, brushes) =>
   runs.filter((run) =>
-    axes.every(({ key, positionOf }) => {
+    axes.every(({ key, toPosition }) => {
       const range = lookup(brushes, key);
-      return !range || (positionOf(run) >= range[0] && positionOf(run) <= range[1]);
+      return !range || (toPosition(run) >= range[0] && toPosition(run) <= range[1]);
     }),
   );

@@ -8,25 +8,25 @@ import { formatAgo, formatCount, formatDuration, formatValue } from '../text/for
 /** @typedef {Api.RunItem} Run */
 
 /**
- * @type {Record<string, {title: string, of: (run: Run) => any, show?: (value: any) => string, sort?: string,
+ * @type {Record<string, {title: string, read: (run: Run) => any, show?: (value: any) => string, sort?: string,
  *   number?: boolean}>}
  */
 const PLAIN = {
-  experiment: { title: 'experiment', of: (run) => run.experiment_name },
-  changes: { title: 'settings changed', of: changesText },
-  created: { title: 'created', of: (run) => run.created_at, show: formatAgo, sort: 'created_at' },
-  duration: { title: 'duration', of: computeSeconds, show: formatDuration },
-  step: { title: 'step', of: (run) => run.last_step, show: formatCount, sort: 'last_step', number: true },
-  verdict: { title: 'verdict', of: (run) => verdictTitle(run.verdict), sort: 'verdict' },
-  onset: { title: 'onset', of: (run) => run.onset?.sick, sort: 'onset', number: true },
-  cause: { title: 'cause', of: (run) => causeText(run.cause) },
-  tags: { title: 'tags', of: (run) => run.tags, show: (tags) => tags.join(' ') },
-  reason: { title: 'reason', of: (run) => run.reason },
+  experiment: { title: 'experiment', read: (run) => run.experiment_name },
+  changes: { title: 'settings changed', read: changesText },
+  created: { title: 'created', read: (run) => run.created_at, show: formatAgo, sort: 'created_at' },
+  duration: { title: 'duration', read: computeSeconds, show: formatDuration },
+  step: { title: 'step', read: (run) => run.last_step, show: formatCount, sort: 'last_step', number: true },
+  verdict: { title: 'verdict', read: (run) => verdictTitle(run.verdict), sort: 'verdict' },
+  onset: { title: 'onset', read: (run) => run.onset?.sick, sort: 'onset', number: true },
+  cause: { title: 'cause', read: (run) => causeText(run.cause) },
+  tags: { title: 'tags', read: (run) => run.tags, show: (tags) => tags.join(' ') },
+  reason: { title: 'reason', read: (run) => run.reason },
   origin: {
     title: 'other trainer',
-    of: (run) => run.origin && [originTitle(run.origin), run.origin_file || run.writer].filter(Boolean).join(', '),
+    read: (run) => run.origin && [originTitle(run.origin), run.origin_file || run.writer].filter(Boolean).join(', '),
   },
-  id: { title: 'id', of: (run) => run.id },
+  id: { title: 'id', read: (run) => run.id },
 };
 
 /**
@@ -56,7 +56,7 @@ function computeSeconds({ started_at: from, finished_at: to, status }) {
  * Returns a field by key: a name in PLAIN, a metric (`reward/mean`: its last value), `best:<metric>` or
  * `config:<path>`.
  * @param {string} key
- * @typedef {{key: string, title: string, number: boolean, sort?: string, of: (run: Run) => any,
+ * @typedef {{key: string, title: string, number: boolean, sort?: string, read: (run: Run) => any,
  *   text: (run: Run) => string, age?: (run: Run) => number | undefined}} RunField `age`: the step of a value that is
  *   older than the run's last step
  * @returns {RunField}
@@ -64,8 +64,8 @@ function computeSeconds({ started_at: from, finished_at: to, status }) {
 export function makeRunField(key) {
   const plainField = lookup(PLAIN, key);
   if (plainField) {
-    const { title, of, show = (/** @type {any} */ value) => value || '–', sort, number = false } = plainField;
-    return { key, title, number, sort, of, text: (run) => show(of(run)) };
+    const { title, read, show = (/** @type {any} */ value) => value || '–', sort, number = false } = plainField;
+    return { key, title, number, sort, read, text: (run) => show(read(run)) };
   }
   if (key.startsWith('config:')) return makeConfigField(key);
   return makeMetricField(key);
@@ -79,7 +79,7 @@ function makeConfigField(key) {
   const path = key.slice('config:'.length);
   const readValue = (/** @type {Run} */ run) => (run.config ? lookup(flatten(run.config), path) : undefined);
   const sort = SORTABLE_PATH.test(path) ? `config.${path}` : undefined;
-  return { key, title: path, number: false, sort, of: readValue, text: (run) => formatField(readValue(run)) };
+  return { key, title: path, number: false, sort, read: readValue, text: (run) => formatField(readValue(run)) };
 }
 
 /** @param {string} key @returns {RunField} */
@@ -93,7 +93,7 @@ function makeMetricField(key) {
     title: isBest ? `best ${shortenText(metric)}` : shortenText(metric),
     number: true,
     sort: isBest ? undefined : `summary.${metric}`,
-    of: readValue,
+    read: readValue,
     text: (run) => formatValue(readValue(run)),
     age: isBest ? undefined : ({ summary }) => lookup(summary?.older, metric),
   };

@@ -3,7 +3,7 @@
 /** @typedef {Api.QueryField} Field */
 /** @typedef {{text: string, hint: string}} Option */
 /** @typedef {{from: number, to: number, options: Option[]}} Completion `options` can replace [from, to) */
-/** @typedef {{text: string, at: number, end: number}} Token */
+/** @typedef {{text: string, start: number, end: number}} Token */
 
 const TOKEN = /"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|<=|>=|!=|!~|==|[=<>~(),]|(?:[^\s()=<>!~,"']|!(?![=~]))+/g;
 const OPERATOR = /^(<=|>=|!=|!~|==|[=<>~])$/;
@@ -23,7 +23,7 @@ const FUNCTIONS = ['best', 'last'];
 
 /** @param {string} text @returns {Token[]} */
 const tokenize = (text) =>
-  [...text.matchAll(TOKEN)].map(({ 0: word, index }) => ({ text: word, at: index, end: index + word.length }));
+  [...text.matchAll(TOKEN)].map(({ 0: word, index }) => ({ text: word, start: index, end: index + word.length }));
 
 const unquote = (/** @type {string} */ text) =>
   /^["']/.test(text) ? text.replace(/^["']|["']$/g, '').replace(/\\(.)/g, '$1') : text;
@@ -70,7 +70,7 @@ export function findCompletion(text, caret, fields) {
   const tokens = tokenize(text.slice(0, caret));
   const last = tokens.at(-1);
   const isTyped = last !== undefined && last.end === caret && !/^[(),]$/.test(last.text) && !OPERATOR.test(last.text);
-  const typedToken = isTyped ? last : { text: '', at: caret, end: caret };
+  const typedToken = isTyped ? last : { text: '', start: caret, end: caret };
   /** @type {[Position, string]} */
   let state = ['operand', ''];
   for (const { text: word } of isTyped ? tokens.slice(0, -1) : tokens)
@@ -83,7 +83,7 @@ export function findCompletion(text, caret, fields) {
     (candidate) => candidate.name === unquote(name) || candidate.name === `config.${unquote(name)}`,
   );
   const options = filterOptions(listOptions(position, field, fields), unquote(typedToken.text));
-  return { from: typedToken.at, to: typedToken.end, options };
+  return { from: typedToken.start, to: typedToken.end, options };
 }
 
 const NEXT_WORDS = { and: 1, or: 1, not: 1, in: 1, best: 1, last: 1 };
