@@ -1,7 +1,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { describeSandboxGaps } from '../../frontend/src/lib/service/workers.js';
-import { beyondFork, makeLadder, parseSeeds, makeRequests } from '../../frontend/src/lib/launch/form.js';
+import { extendBeyondFork, makeLadder, parseSeeds, makeRequests } from '../../frontend/src/lib/launch/form.js';
 import { filterOffers } from '../../frontend/src/lib/launch/offers.js';
 import { readTyped } from '../../frontend/src/lib/launch/schema.js';
 import { meansSeveral } from '../../frontend/src/lib/launch/sweep.js';
@@ -30,7 +30,7 @@ test('a fork of a run that has ended there trains as many steps again', () => {
     [40, 80],
     [50, 90],
   ])
-    assert.deepEqual(beyondFork({ steps: 40, seed: 1 }, step), { steps, seed: 1 }, String(step));
+    assert.deepEqual(extendBeyondFork({ steps: 40, seed: 1 }, step), { steps, seed: 1 }, String(step));
 });
 
 test('seeds are lists and ranges', () => {

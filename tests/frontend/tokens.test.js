@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {
   listAlternatives,
   splitChunks,
-  levelClass,
+  chooseLevelClass,
   findLevel,
   readTokenAddress,
   readValue,
@@ -41,7 +41,7 @@ test('scales with a sign have two halves', () => {
     ['advantage', 'NaN', null],
   ])
     assert.equal(findLevel(by, value), level, `${by} ${value}`);
-  assert.deepEqual([-3, 0, null].map(levelClass), ['cold-3', 'heat-0', 'is-masked']);
+  assert.deepEqual([-3, 0, null].map(chooseLevelClass), ['cold-3', 'heat-0', 'is-masked']);
 });
 
 test('a masked token has no value whatever is stored', () => {

@@ -312,7 +312,7 @@ export async function renderPicture({ data, layout }) {
 }
 
 /** Returns the visible range of a panel's y axis, or null before it is drawn. @param {HTMLElement | null} element */
-export function rangeSeen(element) {
+export function readShownRange(element) {
   const panel = element && panels.get(element);
   return panel?.isDrawn ? /** @type {[number, number]} */ ([...panel.element._fullLayout.yaxis.range]) : null;
 }

@@ -101,7 +101,7 @@ export function makeExport({ data, layout, healthy, unit }, exportInfo) {
         font: { size: 12, color: theme.ink },
       },
       yaxis: { ...layout.yaxis, ...(exportInfo.yRange ? { range: exportInfo.yRange, autorange: false } : {}) },
-      shapes: [...healthyShape(healthy, theme), ...cursorShape(exportInfo.cursorX, unit.size, layout, theme)],
+      shapes: [...makeHealthyShape(healthy, theme), ...makeCursorShape(exportInfo.cursorX, unit.size, layout, theme)],
       annotations: [
         {
           text: foot.map(escapeMarkup).join('<br>'),
@@ -121,7 +121,7 @@ export function makeExport({ data, layout, healthy, unit }, exportInfo) {
 }
 
 /** @param {(number | null)[] | null} healthy @param {Record<string, string>} theme */
-function healthyShape(healthy, theme) {
+function makeHealthyShape(healthy, theme) {
   if (!healthy) return [];
   const [low, high] = healthy;
   return [
@@ -142,7 +142,7 @@ function healthyShape(healthy, theme) {
 }
 
 /** @param {number | null} x @param {number} size @param {Plot.Layout} layout @param {Record<string, string>} theme */
-const cursorShape = (x, size, layout, theme) =>
+const makeCursorShape = (x, size, layout, theme) =>
   x === null
     ? []
     : [

@@ -194,7 +194,7 @@ function makeLineTrace(
     hovertemplate:
       role === 'raw'
         ? undefined
-        : `<b>${escapeMarkup(name)}</b>  %{y:.4~g}<br>${hoverPosition(view, unit, series)}${spread}<extra></extra>`,
+        : `<b>${escapeMarkup(name)}</b>  %{y:.4~g}<br>${formatHoverPosition(view, unit, series)}${spread}<extra></extra>`,
   };
 }
 
@@ -250,7 +250,7 @@ function makeSpreadTexts({ n, runs, low, high }, indexes) {
  * Returns the position in a label. A mean over time has no step, because runs reach steps at different times.
  * @param {View} view @param {Unit} unit @param {Series} series
  */
-const hoverPosition = ({ xKind }, { unit }, { n }) =>
+const formatHoverPosition = ({ xKind }, { unit }, { n }) =>
   xKind === 'step'
     ? 'step %{customdata}'
     : `${n ? '' : 'step %{customdata} · '}${isMetricAxis(xKind) ? `${unit} %{x:.4~g}` : `%{x:.4~s} ${unit}`}`;

@@ -2,7 +2,7 @@
  * The table of a panel at one x: each line's newest recorded value, its difference from the baseline, and n. Pure.
  * Values are never interpolated.
  */
-import { csv, csvCell } from './text/csv.js';
+import { writeCsv, csvCell } from './text/csv.js';
 import { formatDuration, formatShort, formatValue, formatGrouped } from './text/format.js';
 import { isSparse } from './metrics.js';
 import { isMetricAxis, findXUnit } from './series.js';
@@ -219,7 +219,7 @@ const makeNote = ({ n }, isOlder, total) =>
     .join(', ');
 
 /** @param {{head: string[], rows: unknown[][]}} table */
-export const tableAsCsv = ({ head, rows }) => csv(head, rows);
+export const tableAsCsv = ({ head, rows }) => writeCsv(head, rows);
 
 /** Returns a table as text to paste into a spreadsheet or a note. @param {{head: string[], rows: unknown[][]}} table */
 export const tableAsText = ({ head, rows }) =>
@@ -246,5 +246,5 @@ export function curvesAsCsv(panels, xKind) {
       .sort(([a], [b]) => Number(a) - Number(b))
       .map(([, cells]) => [name, kind, metric, .../** @type {unknown[]} */ (cells)]);
   });
-  return csv(head, rows);
+  return writeCsv(head, rows);
 }

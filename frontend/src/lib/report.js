@@ -44,15 +44,15 @@ export const asAddress = (svg) =>
 const renderRow = (row) => `<tr>${row.map((cell) => `<td>${escapeHtml(cell ?? '')}</td>`).join('')}</tr>`;
 
 /** @param {Table} table */
-const tableHtml = ({ head, rows }) => `<div class="scroll"><table>
+const renderTable = ({ head, rows }) => `<div class="scroll"><table>
 <thead><tr>${head.map((cell) => `<th>${escapeHtml(cell)}</th>`).join('')}</tr></thead>
 <tbody>${rows.map(renderRow).join('\n')}</tbody>
 </table></div>`;
 
 /** @param {Chart} chart */
-const chartHtml = ({ title, picture, values }) => `<figure>
+const renderChart = ({ title, picture, values }) => `<figure>
 <img alt="${escapeHtml(title)}" src="${asAddress(picture)}">
-${values ? `<details><summary>Values of ${escapeHtml(title)}</summary>${tableHtml(values)}</details>` : ''}
+${values ? `<details><summary>Values of ${escapeHtml(title)}</summary>${renderTable(values)}</details>` : ''}
 </figure>`;
 
 /**
@@ -70,11 +70,11 @@ export function* listSizes(points, minPoints) {
 }
 
 /** @param {Section} section */
-const sectionHtml = ({ title, note, table }) =>
-  `<h2>${escapeHtml(title)}</h2>${note ? `<p class="quiet">${escapeHtml(note)}</p>` : ''}${table ? tableHtml(table) : ''}`;
+const renderSection = ({ title, note, table }) =>
+  `<h2>${escapeHtml(title)}</h2>${note ? `<p class="quiet">${escapeHtml(note)}</p>` : ''}${table ? renderTable(table) : ''}`;
 
 /** @param {Rollout} rollout */
-const rolloutHtml = ({ title, prompt, answer, completions }) => `<details open><summary>${escapeHtml(title)}</summary>
+const renderRollout = ({ title, prompt, answer, completions }) => `<details open><summary>${escapeHtml(title)}</summary>
 <p class="quiet">prompt</p><pre>${escapeHtml(prompt)}</pre><p class="quiet">answer</p><pre>${escapeHtml(answer)}</pre>
 ${completions.map(({ facts, text }) => `<p class="quiet">${escapeHtml(facts)}</p><pre>${escapeHtml(text)}</pre>`).join('\n')}
 </details>`;
@@ -107,9 +107,9 @@ pre { margin: 0 0 8px; padding: 8px; border: 1px solid ${line}; white-space: pre
 <p class="quiet">${makeLink(link)}</p>
 ${note ? `<p>${escapeHtml(note).replaceAll('\n', '<br>')}</p>` : ''}
 <h2>Curves</h2>
-${charts.map(chartHtml).join('\n')}
-${sections.map(sectionHtml).join('\n')}
-${rollouts.length ? `<h2>Rollouts</h2>${rollouts.map(rolloutHtml).join('\n')}` : ''}
+${charts.map(renderChart).join('\n')}
+${sections.map(renderSection).join('\n')}
+${rollouts.length ? `<h2>Rollouts</h2>${rollouts.map(renderRollout).join('\n')}` : ''}
 </body>
 </html>
 `;

@@ -27,7 +27,7 @@ import { formatCount, plural } from '../lib/text/format.js';
 import { CURVE_SPEC, makeCurveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
 import { Head, makeTitle } from '../components/compare/head.js';
-import { MAX_MATCHING, makeChoice, emptyChoice, loadRuns } from '../components/compare/runs.js';
+import { MAX_MATCHING, makeChoice, describeEmptyChoice, loadRuns } from '../components/compare/runs.js';
 import { ComparisonViews } from '../components/compare/views.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
@@ -109,7 +109,7 @@ export function View({ experiment_id: experiment = '' }) {
   const { runs, missing, isCut } = resource.data;
   if (!runs.length)
     return html`<${Empty}
-      title=${emptyChoice(choice)}
+      title=${describeEmptyChoice(choice)}
       action=${html`<a class="button" href="/experiments">
         Back to experiments
       </a>`}

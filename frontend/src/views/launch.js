@@ -11,7 +11,7 @@ import { getAt } from '../lib/launch/layers.js';
 import { mergeBelowBase, mergeBelowVariant, layOver, dropNames } from '../lib/launch/merge.js';
 import {
   MAX_IN_NAME,
-  beyondFork,
+  extendBeyondFork,
   makeBody,
   makeContentKey,
   makeDefaultName,
@@ -113,7 +113,7 @@ function Start({ offers }) {
     if (!query.from || !origin.data || (query.fork && !fork.data)) return;
     const { config, variant, seed, name } = origin.data;
     change({
-      ...makeForm(offers.catalog, fork.data ? beyondFork(config ?? {}, fork.data.step) : (config ?? {}), {
+      ...makeForm(offers.catalog, fork.data ? extendBeyondFork(config ?? {}, fork.data.step) : (config ?? {}), {
         variant,
         seed,
         experiment: query.fork ? '' : `${name} again`,

@@ -126,7 +126,7 @@ function IdleText() {
     : 'There are no workers either. Launched runs wait until you start one.';
 }
 
-const nameCell = (/** @type {Run} */ run) => html`
+const renderNameCell = (/** @type {Run} */ run) => html`
   <td>
     <a class="queue-name" href=${`/run/${run.id}`} title=${run.name}>
       ${run.name}
@@ -149,7 +149,7 @@ const NAMES = ['run', 'variant', ...makeNumberHeads('seed'), 'experiment'];
 const ACTION = { title: html`<span class="visually-hidden">Action</span>` };
 
 /** @param {string} icon @param {string} title @param {() => void} onClick */
-const button = (icon, title, onClick) =>
+const renderButton = (icon, title, onClick) =>
   html`<${IconButton} icon=${icon} label=${title} title=${title} onClick=${onClick} />`;
 
 const pause = (/** @type {Run} */ { id }) => post(`/runs/${id}/pause`);
@@ -168,7 +168,7 @@ function Training({ runs, act, stop }) {
       ${runs.map((run) => {
         const slot = findSlot(run);
         return html`<tr key=${run.id}>
-          ${nameCell(run)}
+          ${renderNameCell(run)}
           <td>
             <${Status} run=${run} /> <span class="faint">${waitingText(status.value, run.id)}</span>
           </td>
@@ -190,10 +190,10 @@ function Training({ runs, act, stop }) {
             <${ForOperator}>
               ${
                 run.status === 'paused'
-                  ? button('play', 'Resume', () => act(run, resume))
-                  : button('pause', 'Pause after the current step', () => act(run, pause))
+                  ? renderButton('play', 'Resume', () => act(run, resume))
+                  : renderButton('pause', 'Pause after the current step', () => act(run, pause))
               }
-              ${button('stop', 'Stop', () => stop(run))}
+              ${renderButton('stop', 'Stop', () => stop(run))}
             <//>
           </td>
         </tr>`;
@@ -210,7 +210,7 @@ function Waiting({ items, act, stop }) {
       ${items.map(
         (run) => html`<tr key=${run.id}>
           <td class="number faint">${run.position}</td>
-          ${nameCell(run)}
+          ${renderNameCell(run)}
           <td>${run.why}</td>
           <td class="number">${run.priority ?? 0}</td>
           <td class="quiet">
@@ -218,9 +218,9 @@ function Waiting({ items, act, stop }) {
           </td>
           <td class="queue-actions">
             <${ForOperator}>
-              ${button('up', 'Raise priority by 1', () => act(run, withPriority(1)))}
-              ${button('down', 'Lower priority by 1', () => act(run, withPriority(-1)))}
-              ${button('cross', 'Remove from the queue', () => stop({ ...run, status: 'queued' }))}
+              ${renderButton('up', 'Raise priority by 1', () => act(run, withPriority(1)))}
+              ${renderButton('down', 'Lower priority by 1', () => act(run, withPriority(-1)))}
+              ${renderButton('cross', 'Remove from the queue', () => stop({ ...run, status: 'queued' }))}
             <//>
           </td>
         </tr>`,
@@ -285,7 +285,7 @@ const formatAmount = (used, total) =>
  * Returns the bytes per second in and out.
  * @param {number | undefined} receivedRate @param {number | undefined} sentRate
  */
-const traffic = (receivedRate, sentRate) =>
+const formatTraffic = (receivedRate, sentRate) =>
   receivedRate === undefined || sentRate === undefined
     ? '–'
     : html`
@@ -319,9 +319,9 @@ function Slot({ slot, gpus }) {
         <div>${gpuText(slot.stats) && formatAmount(slot.stats?.gpu_memory_bytes, slot.stats?.gpu_memory_total_bytes)}</div>
       </td>`
     }
-    <td>${traffic(slot.stats?.disk_read_rate, slot.stats?.disk_write_rate)}</td>
+    <td>${formatTraffic(slot.stats?.disk_read_rate, slot.stats?.disk_write_rate)}</td>
     <td class="number">${formatBytes(slot.stats?.disk_free_bytes)}</td>
-    <td>${traffic(slot.stats?.network_receive_rate, slot.stats?.network_send_rate)}</td>
+    <td>${formatTraffic(slot.stats?.network_receive_rate, slot.stats?.network_send_rate)}</td>
     <td>
       <${SandboxLayers} layers=${slot.stats?.sandbox} />
     </td>

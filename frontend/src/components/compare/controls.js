@@ -12,7 +12,7 @@ import { Select, Swatch } from '../shared/marks.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 
-const bandOptions = (/** @type {Group[]} */ groups) => [
+const makeBandOptions = (/** @type {Group[]} */ groups) => [
   { value: 'auto', label: `auto: ${lookup(BAND_NAMES, chooseBand('auto', groups))}` },
   ...Object.entries(BAND_NAMES).map(([value, label]) => ({ value, label })),
   { value: 'none', label: 'none' },
@@ -52,7 +52,7 @@ function BandRows({ view, change, groups }) {
       <${Select}
         label="band"
         value=${view.band}
-        options=${bandOptions(groups)}
+        options=${makeBandOptions(groups)}
         onChange=${(/** @type {string} */ band) => change({ band })}
       />
       <p class="faint">

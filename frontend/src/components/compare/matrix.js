@@ -10,7 +10,7 @@ import {
   toCsv,
   toLatex,
   toMarkdown,
-  columnNote,
+  describeColumn,
   columnTitle,
   estimateText,
   makeMatrixParams,
@@ -132,7 +132,7 @@ function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQu
           ${data.columns.map(
             (column) => html`<th scope="col" class="number" key=${column.key}>
               ${columnTitle(column)}
-              <span class="faint matrix-unit">${columnNote(column, data)}</span>
+              <span class="faint matrix-unit">${describeColumn(column, data)}</span>
             </th>`,
           )}
         </tr>

@@ -18,7 +18,7 @@ export const makeChoice = ({ runs, query, experiment }) =>
   experiment || (runs?.length ? runs.join() : query ? `query ${query}` : null);
 
 /** Returns the reason why there are no runs to compare. @param {Choice} choice */
-export function emptyChoice({ experiment, runs }) {
+export function describeEmptyChoice({ experiment, runs }) {
   if (experiment) return 'This experiment has no runs';
   return runs?.length ? 'These runs do not exist' : 'No run matches this query now';
 }

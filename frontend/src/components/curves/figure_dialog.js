@@ -2,7 +2,7 @@
 import { html, signal, useEffect, useRef, useState } from '../../dom.js';
 import { say, sayError } from '../../app/state.js';
 import { downloadBlob, fileName } from '../../app/actions.js';
-import { rangeSeen } from '../../charts/draw.js';
+import { readShownRange } from '../../charts/draw.js';
 import { makeFigure, seriesKey } from '../../charts/figure.js';
 import { FONTS, ONE_COLUMN, PAPER_THEME, WIDTHS, isDrawable } from '../../charts/paper.js';
 import { makeFile, drawPage, makeSvgBlob } from '../../charts/picture.js';
@@ -299,7 +299,7 @@ function makeDrawing({ metric, view, shown, lines }, { onsets }, paper) {
       onsets: view.onsets === false || !paper.onsets ? [] : onsets,
     }),
     unit: shown.unit ?? '',
-    yRange: isAsSeen ? rangeSeen(/** @type {HTMLElement | null} */ (shownPlot)) : null,
+    yRange: isAsSeen ? readShownRange(/** @type {HTMLElement | null} */ (shownPlot)) : null,
   };
 }
 

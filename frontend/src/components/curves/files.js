@@ -1,7 +1,7 @@
 /** Saves a panel as files: a picture, its curves or its figure. */
 import { theme as shade } from '../../app/state.js';
 import { cursor } from '../../charts/cursor.js';
-import { rangeSeen } from '../../charts/draw.js';
+import { readShownRange } from '../../charts/draw.js';
 import { makeExport } from '../../charts/export.js';
 import { makeFigure } from '../../charts/figure.js';
 import { makeChartTheme } from '../../charts/theme.js';
@@ -34,7 +34,7 @@ export function describeChart(chart) {
     mostEntries,
     theme,
     background: theme.background,
-    yRange: rangeSeen(element),
+    yRange: readShownRange(element),
     cursorX: x,
   });
 }

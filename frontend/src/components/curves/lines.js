@@ -26,7 +26,7 @@ export const makeShape = ({ x, smoothing, groupBy, band, zoom }, points) => ({
  * group.
  * @param {string[]} runs @param {Map<string, string>} names
  */
-function togetherIn(runs, names) {
+function makeGroupingKey(runs, names) {
   const groups = runs.map((run) => names.get(`group:${run}`));
   const firsts = new Map(groups.map((group, i) => /** @type {const} */ ([group, i])).reverse());
   return groups.map((group) => firsts.get(group)).join();
@@ -49,7 +49,7 @@ export const makeEndShape = ({ groupBy }) => ({
  * @param {Map<string, string>} names @returns {{loaded: boolean, lines: Line[]}}
  */
 export function useEnds(metric, runs, view, isEnabled, looks, names) {
-  const shape = { ...makeEndShape(view), together: view.groupBy && togetherIn(runs, names) };
+  const shape = { ...makeEndShape(view), together: view.groupBy && makeGroupingKey(runs, names) };
   const main = useSeries(metric, runs, shape, isEnabled);
   const seeds = useSeries(
     metric,
@@ -68,7 +68,7 @@ export function useEnds(metric, runs, view, isEnabled, looks, names) {
  * @returns {{main: ReturnType<typeof useSeries>, all: Line[]}}
  */
 export function useLines(metric, runs, view, { enabled, points }, looks, names) {
-  const shape = { ...makeShape(view, points), together: view.groupBy && togetherIn(runs, names) };
+  const shape = { ...makeShape(view, points), together: view.groupBy && makeGroupingKey(runs, names) };
   const [main, raw] = useSmoothed(metric, runs, shape, enabled);
   const single = { ...shape, groupBy: '', band: '', together: '' };
   const [seeds, rawSeeds] = useSmoothed(metric, runs, single, enabled && Boolean(view.groupBy && view.seeds));

@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../
 import { navigate } from '../../app/router.js';
 import { findMetricInfo, theme } from '../../app/state.js';
 import { ApiError } from '../../data/api.js';
-import { mountPanel, rangeSeen } from '../../charts/draw.js';
+import { mountPanel, readShownRange } from '../../charts/draw.js';
 import { makeFigure, isOutside } from '../../charts/figure.js';
 import { makeChartTheme } from '../../charts/theme.js';
 import { findMetricKind } from '../../lib/metrics.js';
@@ -153,7 +153,7 @@ export function Panel({
           html`<${SettingsMenu}
             metric=${metric}
             tune=${pageView.tune}
-            readSeenRange=${() => rangeSeen(element.current)}
+            readSeenRange=${() => readShownRange(element.current)}
             notes=${notes}
             change=${onTune}
           />`

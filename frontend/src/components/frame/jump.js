@@ -8,7 +8,7 @@ import { useGet, useLoad } from '../../data/resource.js';
 import { findBest, sortSections, runQuery } from '../../lib/jump.js';
 import { findPaths, findWords } from '../../lib/launch/settings.js';
 import { experimentAddress, runAddress } from '../../lib/runs/addresses.js';
-import { oneLine, takeStart } from '../../lib/text/tokens.js';
+import { toOneLine, takeStart } from '../../lib/text/tokens.js';
 import { formatAgo, plural } from '../../lib/text/format.js';
 import { address, encode, text as textCodec } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
@@ -98,8 +98,8 @@ export function Jump({ onClose }) {
               onMouseMove=${() => setActiveKey(place.key)}
               onClick=${() => go(place)}
             >
-              <bdi>${takeStart(oneLine(place.name), MAX_NAME) || 'unnamed'}</bdi>
-              ${place.detail && html`<span class="faint">${takeStart(oneLine(place.detail), MAX_NAME)}</span>`}
+              <bdi>${takeStart(toOneLine(place.name), MAX_NAME) || 'unnamed'}</bdi>
+              ${place.detail && html`<span class="faint">${takeStart(toOneLine(place.detail), MAX_NAME)}</span>`}
             </div>`,
           )}
         </div>`,
@@ -132,20 +132,23 @@ function useSections(typedText) {
   const help = useGet(query ? '/help' : null, { query, limit: LIMIT });
   const schema = useLoad(text ? 'settings' : null, () => loadSettings());
   const panels = panelsOfPage.value;
-  const settings = useMemo(() => (schema.data && text ? settingPlaces(schema.data, text) : []), [schema.data, text]);
+  const settings = useMemo(
+    () => (schema.data && text ? findSettingPlaces(schema.data, text) : []),
+    [schema.data, text],
+  );
   return {
     isLoading: namedItems.data?.asked !== text && !namedItems.error,
     sections: sortSections(
       [
-        { title: 'Metrics of this page', places: text && panels ? findBest(panelPlaces(panels), text, LIMIT) : [] },
+        { title: 'Metrics of this page', places: text && panels ? findBest(makePanelPlaces(panels), text, LIMIT) : [] },
         { title: text ? 'Runs' : 'Newest runs', places: (namedItems.data?.runs ?? []).map(runPlace) },
         {
           title: text ? 'Experiments' : 'Newest experiments',
-          places: (namedItems.data?.experiments ?? []).map(experimentPlace),
+          places: (namedItems.data?.experiments ?? []).map(makeExperimentPlace),
         },
         { title: 'Pages', places: findBest(PAGES, text, PAGES.length) },
         { title: 'Launch settings', places: settings },
-        { title: 'Help', places: text ? (help.data?.items ?? []).map(helpPlace) : [] },
+        { title: 'Help', places: text ? (help.data?.items ?? []).map(makeHelpPlace) : [] },
       ],
       text,
     ),
@@ -186,7 +189,7 @@ const runPlace = (run) => ({
 });
 
 /** @param {Api.ExperimentItem} item @returns {Place} */
-const experimentPlace = (item) => ({
+const makeExperimentPlace = (item) => ({
   key: `experiment ${item.id}`,
   name: item.name,
   detail: `${plural(item.runs, 'run')} · ${formatAgo(item.created_at)}`,
@@ -194,7 +197,7 @@ const experimentPlace = (item) => ({
 });
 
 /** @param {Api.HelpMatch} match @returns {Place} */
-const helpPlace = ({ address: target, page, title }) => ({
+const makeHelpPlace = ({ address: target, page, title }) => ({
   key: `help ${target}`,
   name: title,
   detail: page === title ? undefined : page,
@@ -202,7 +205,7 @@ const helpPlace = ({ address: target, page, title }) => ({
 });
 
 /** @param {import('../../app/state.js').PanelsOfPage} panels @returns {Place[]} */
-const panelPlaces = ({ metrics, open }) =>
+const makePanelPlaces = ({ metrics, open }) =>
   metrics.map((metric) => ({ key: `metric ${metric}`, name: metric, run: () => open(metric) }));
 
 /** @typedef {Awaited<ReturnType<typeof get<'/config-schema'>>>} Schema */
@@ -222,7 +225,7 @@ function loadSettings() {
  * Returns the settings that match by key, words or description. The launch page keeps the content of its form.
  * @param {Schema} schema @param {string} typedText
  */
-function settingPlaces({ schema, defaults, groups }, typedText) {
+function findSettingPlaces({ schema, defaults, groups }, typedText) {
   const places = groups.flatMap(({ title, fields }) =>
     findPaths(schema, defaults, fields, typedText).map((path) => ({
       key: `setting ${path}`,

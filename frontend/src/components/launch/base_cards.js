@@ -4,7 +4,7 @@ import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
 import { findField, makeMember } from '../../lib/launch/schema.js';
 import { makeContentKey } from '../../lib/launch/form.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { toOneLine } from '../../lib/text/tokens.js';
 import { FormField } from './field.js';
 import { ListField } from './list_field.js';
 import { OfferMenu } from './offer_menu.js';
@@ -166,10 +166,10 @@ function Preview({ problems, seed }) {
           ${data.items.map(
             ({ prompt, answer }, i) => html`<tr key=${i}>
               <td>
-                <bdi>${oneLine(prompt)}</bdi>
+                <bdi>${toOneLine(prompt)}</bdi>
               </td>
               <td>
-                <bdi>${answer === null || answer === undefined ? '–' : oneLine(String(answer))}</bdi>
+                <bdi>${answer === null || answer === undefined ? '–' : toOneLine(String(answer))}</bdi>
               </td>
             </tr>`,
           )}

@@ -2,7 +2,7 @@
  * The columns of a file before its upload: the recognized ones, which can be changed, and three rows read with them.
  */
 import { html, useId } from '../../dom.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { toOneLine } from '../../lib/text/tokens.js';
 import { Heads } from '../shared/data_table.js';
 
 /** @typedef {Api.ColumnMapping} Mapping */
@@ -67,8 +67,8 @@ export function Columns({ name, preview, mapping, onChange, onKeep, onCancel }) 
                 error
                   ? html`<td colspan="2" class="form-errors">${error}</td>`
                   : html`
-                    <td><bdi>${oneLine(prompt)}</bdi> ${isHeldOut && html`<span class="tag">held out</span>`}</td>
-                    <td><bdi>${oneLine(answer)}</bdi></td>
+                    <td><bdi>${toOneLine(prompt)}</bdi> ${isHeldOut && html`<span class="tag">held out</span>`}</td>
+                    <td><bdi>${toOneLine(answer)}</bdi></td>
                   `
               }
             </tr>`,

@@ -3,7 +3,7 @@ import { html } from '../../dom.js';
 import { findMetricKind } from '../../lib/metrics.js';
 import { FILTERS } from '../../lib/rollouts.js';
 import { formatCount, formatPercent, formatValue } from '../../lib/text/format.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { toOneLine } from '../../lib/text/tokens.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Visible } from './text.js';
 import { DataTable, makeNumberHeads } from '../shared/data_table.js';
@@ -90,7 +90,7 @@ function MovedMost({ answer: { rows, by } }) {
     ? `their mean went from ${formatValue(before.mean)} to ${formatValue(after.mean)}`
     : `${formatPercent(before.share, 1)} of the completions before, ${formatPercent(after.share, 1)} after`;
   return html`
-    Most of it: <b>${row.prompt ? oneLine(row.prompt) : row.label}</b>, ${formatSigned(row.total)}${by !== 'term' && `: ${reason}`}.
+    Most of it: <b>${row.prompt ? toOneLine(row.prompt) : row.label}</b>, ${formatSigned(row.total)}${by !== 'term' && `: ${reason}`}.
   `;
 }
 
@@ -99,7 +99,7 @@ const formatSteps = ({ first, last }) => (first === last ? `step ${first}` : `st
 
 /** @param {{row: Api.BreakdownRow}} props */
 const Label = ({ row }) => html`
-  ${row.prompt && html`<span class="breakdown-prompt"><${Visible} text=${oneLine(row.prompt)} /></span>`}
+  ${row.prompt && html`<span class="breakdown-prompt"><${Visible} text=${toOneLine(row.prompt)} /></span>`}
   <span class=${row.prompt ? 'faint breakdown-label' : 'breakdown-label'}><${Visible} text=${row.label} /></span>
 `;
 

@@ -80,14 +80,14 @@ export function RolloutCard({ group, completion, index, colourBy, pinnedToken = 
               ? html`<${TurnBlocks} blocks=${completion.blocks} label=${label} />`
               : html`<${LongText} text=${completion.text} label=${label} />`
           }
-          ${colourBy !== 'none' && html`<p class="token-note">${tokenNote(tokens, colourBy)}</p>`}
+          ${colourBy !== 'none' && html`<p class="token-note">${describeTokens(tokens, colourBy)}</p>`}
         `
     }
   </article>`;
 }
 
 /** @param {import('./text.js').LoadedTokens} tokens @param {import('../../lib/text/tokens.js').ColourName} colourBy */
-function tokenNote({ data, error }, colourBy) {
+function describeTokens({ data, error }, colourBy) {
   if (error && !(error instanceof ApiError && error.status === 404)) return `Tokens: ${error.message}`;
   if (data?.damage) return `Damaged: ${data.damage}`;
   if (data?.note && !readValues(data, colourBy)) return `Not stored: ${data.note}`;

@@ -10,7 +10,7 @@ import { Select } from '../shared/marks.js';
 import { Loaded, Skeleton } from '../shared/states.js';
 import { RolloutCard } from './card.js';
 import { GroupHead } from './group.js';
-import { siblingLabel } from './siblings.js';
+import { formatSibling } from './siblings.js';
 
 /**
  * @typedef {import('../../lib/columns.js').Column} Column
@@ -90,7 +90,7 @@ function AddColumn({ steps, runs, isFull, onAdd }) {
   const options = [
     { value: '', label: 'a step or a run' },
     ...steps.map((step) => ({ value: writeColumn({ run: '', step }), label: `step ${step}` })),
-    ...runs.map((run) => ({ value: writeColumn({ run: run.id, step: null }), label: siblingLabel(run) })),
+    ...runs.map((run) => ({ value: writeColumn({ run: run.id, step: null }), label: formatSibling(run) })),
   ];
   return html`<${Select}
     label="add"
@@ -114,7 +114,7 @@ function OtherColumn({ column, run, look, onStep, onRemove }) {
   const steps = listSteps(stepsResource.data?.items ?? [], kind);
   const title = run ? run.name : `step ${step}`;
   const head = html`<header class="prompt-column-head">
-    <a href=${rolloutsAddress(id, { step, kind, group: groups.data?.items[0]?.id })} title=${run && siblingLabel(run)}>
+    <a href=${rolloutsAddress(id, { step, kind, group: groups.data?.items[0]?.id })} title=${run && formatSibling(run)}>
       ${title}
     </a>
     ${

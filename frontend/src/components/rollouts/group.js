@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortCards } from '../../lib/rollouts.js';
 import { lookup } from '../../lib/lookup.js';
-import { oneLine, readTokenAddress } from '../../lib/text/tokens.js';
+import { toOneLine, readTokenAddress } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { RolloutCard } from './card.js';
 import { LongText } from './text.js';
@@ -18,7 +18,7 @@ export function GroupList({ groups, activeIndex, filter, onPick }) {
         const { mean } = groupFacts(group);
         return html`<li key=${group.id}>
           <button type="button" aria-current=${i === activeIndex ? 'true' : undefined} onClick=${() => onPick(i)}>
-            <span class="group-prompt">${oneLine(group.prompt.slice(0, 400))}</span>
+            <span class="group-prompt">${toOneLine(group.prompt.slice(0, 400))}</span>
             <span class="number">
               ${
                 group.left_out &&

@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { toOneLine } from '../../lib/text/tokens.js';
 import { diffWords } from '../../lib/text/diff.js';
 import { Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
@@ -90,8 +90,8 @@ function Row({ item, row, column, cells, onPick }) {
   const isPicked = (/** @type {number} */ step) =>
     cells.some((cell) => cell.run === column.id && cell.step === step && cell.prompt === item.id);
   return html`<tr>
-    <th scope="row" title=${oneLine(item.prompt)}>
-      <span class="group-prompt">${oneLine(item.prompt) || oneLine(item.id)}</span>
+    <th scope="row" title=${toOneLine(item.prompt)}>
+      <span class="group-prompt">${toOneLine(item.prompt) || toOneLine(item.id)}</span>
       ${row.forgotten && html`<span class="is-warning">forgotten</span>`}
     </th>
     <td class="number">${row.first_solved ?? '–'}</td>

@@ -5,7 +5,7 @@ import {
   splitChunks,
   COLOURINGS,
   isSigned,
-  levelClass,
+  chooseLevelClass,
   findLevel,
   LEVELS,
   probabilityText,
@@ -156,7 +156,7 @@ const BLANK_LINES = /^\s*\n\s*$/;
 /** @param {{token: string, index: number, level: number | null, isObserved: boolean}} props */
 function Token({ token, index, level, isObserved }) {
   const shape = `${BLANK_LINES.test(token) ? ' is-break' : ''}${isObserved ? ' is-observation' : ''}`;
-  const look = `token ${levelClass(isObserved ? null : level)}${shape}`;
+  const look = `token ${chooseLevelClass(isObserved ? null : level)}${shape}`;
   return html`<span class=${look} data-token=${index}>
     <${Visible} text=${token} />
   </span>`;
@@ -247,7 +247,7 @@ export function ColourLegend({ colourBy }) {
     <span class="legend-scale">
       ${Array.from(
         { length: LEVELS - first + 1 },
-        (_, i) => html`<span key=${i} class=${levelClass(first + i)}></span>`,
+        (_, i) => html`<span key=${i} class=${chooseLevelClass(first + i)}></span>`,
       )}
     </span>
     <span>${high}</span>

@@ -111,7 +111,7 @@ const IDENTITY = [
 /** @param {Table} table @returns {Column} */
 const makeStatusColumn = ({ runs }) => ({
   key: 'status',
-  width: `${statusWidth(runs)}px`,
+  width: `${findStatusWidth(runs)}px`,
   title: 'status',
   sort: 'status',
   hint: 'Status, and the last step of all steps',
@@ -122,7 +122,7 @@ const makeStatusColumn = ({ runs }) => ({
  * Returns the column's width, which fits the last step of the longest run, so that it is constant during training.
  * @param {Api.RunItem[]} runs
  */
-function statusWidth(runs) {
+function findStatusWidth(runs) {
   const isTraining = runs.some(({ status, last_step: last, steps }) => status !== 'queued' && last !== steps);
   const digits = formatCount(runs.reduce((largest, { steps }) => Math.max(largest, steps ?? 0), 0)).length;
   return Math.max(112, 98 + 7 * (isTraining ? 2 * digits + 1 : digits), runs.some(isEvaluation) ? 140 : 0);

@@ -1,6 +1,6 @@
 /** The controls around the table of runs: filters above it, columns and file below. */
 import { html, useState } from '../../dom.js';
-import { csv } from '../../lib/text/csv.js';
+import { writeCsv } from '../../lib/text/csv.js';
 import { makeRunField, listPossibleFields } from '../../lib/runs/fields.js';
 import { filterMetrics } from '../../lib/metrics.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';
@@ -160,7 +160,7 @@ const totalText = ({ items, total }) =>
 function tableAsCsv(runs, fields) {
   /** @type {(keyof Api.RunItem)[]} */
   const runFields = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
-  return csv(
+  return writeCsv(
     [...runFields, ...fields],
     runs.map((run) => [...runFields.map((name) => run[name]), ...fields.map((key) => makeRunField(key).read(run))]),
   );

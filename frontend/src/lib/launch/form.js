@@ -157,7 +157,7 @@ export function makeForm(catalog, config, { variant, seed = config.seed ?? 0, ex
  * Returns a run's config for a fork at a step. If the run ended at that step, the number of steps is doubled.
  * @param {Fields} config @param {number} step @returns {Fields}
  */
-export const beyondFork = (config, step) =>
+export const extendBeyondFork = (config, step) =>
   config.steps > step ? config : { ...config, steps: step + Math.max(config.steps, 1) };
 
 /**

@@ -1,5 +1,5 @@
 /** The ablation matrix in words and as a table for the clipboard. Pure. */
-import { csv } from '../text/csv.js';
+import { writeCsv } from '../text/csv.js';
 import { formatShort, formatValue, plural } from '../text/format.js';
 import { lookup } from '../lookup.js';
 
@@ -217,7 +217,7 @@ export function toCsv(rows, { columns }) {
       return [name, metric, reading, threshold, n, mean, std, low, high, ...difference, verdict, moreSeeds];
     }),
   );
-  return csv(head.split(','), body);
+  return writeCsv(head.split(','), body);
 }
 
 /** @type {Record<string, string>} */
@@ -275,5 +275,5 @@ export const planText = ({ looks, planned, tests }) => {
  * Returns the number of tokens of a column at equal tokens, for its title.
  * @param {Api.MatrixColumn} column @param {Api.Matrix} matrix
  */
-export const columnNote = ({ reading, unit }, { tokens }) =>
+export const describeColumn = ({ reading, unit }, { tokens }) =>
   reading === 'equal_tokens' && tokens ? `${formatShort(tokens)} tokens` : unit;

@@ -21,7 +21,7 @@ export function listTroubles(status) {
   if (!status) return [];
   return PARTS.filter((part) => status[part] && status[part].state !== 'ok').map((part) => ({
     part,
-    text: [sentence(status[part]), WAITS[part], part === 'database' && describeUnwritten(status.waiting)]
+    text: [makeSentence(status[part]), WAITS[part], part === 'database' && describeUnwritten(status.waiting)]
       .filter(Boolean)
       .join(' '),
   }));
@@ -36,7 +36,7 @@ export function waitingText(status, run) {
   if (!note) return '';
   const steps = note.steps ? `${plural(note.steps, 'step')} not yet stored` : 'no steps to store yet';
   const effect = note.is_held ? 'training is on hold' : 'training continues';
-  return `waiting for the database since ${clock(note.since)}: ${steps}; ${effect}`;
+  return `waiting for the database since ${formatClock(note.since)}: ${steps}; ${effect}`;
 }
 
 function describeUnwritten(/** @type {Api.UnwrittenSteps[]} */ waitingSteps) {
@@ -44,7 +44,7 @@ function describeUnwritten(/** @type {Api.UnwrittenSteps[]} */ waitingSteps) {
   return steps ? `${plural(waitingSteps.length, 'run')} with ${plural(steps, 'step')} not yet stored.` : '';
 }
 
-const sentence = (/** @type {Api.ServicePart} */ { state, detail, since }) =>
-  `${detail[0].toUpperCase()}${detail.slice(1)}${state === 'older' ? '' : `, since ${clock(since)}`}.`;
+const makeSentence = (/** @type {Api.ServicePart} */ { state, detail, since }) =>
+  `${detail[0].toUpperCase()}${detail.slice(1)}${state === 'older' ? '' : `, since ${formatClock(since)}`}.`;
 
-const clock = (/** @type {string} */ time) => new Date(time).toLocaleTimeString();
+const formatClock = (/** @type {string} */ time) => new Date(time).toLocaleTimeString();

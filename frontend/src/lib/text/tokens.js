@@ -3,7 +3,7 @@ import { makeVisible } from './visible.js';
 import { lookup } from '../lookup.js';
 
 /** Returns text in one line, with collapsed white space. @param {string} text */
-export const oneLine = (text) => makeVisible(text).replace(/\s+/g, ' ').trim();
+export const toOneLine = (text) => makeVisible(text).replace(/\s+/g, ' ').trim();
 
 /**
  * Returns the start of a text of at most `limit` UTF-16 units without splitting a character.
@@ -106,7 +106,8 @@ export function findLevel(colouring, value) {
 }
 
 /** Returns the CSS class of a colour level. @param {number | null} level */
-export const levelClass = (level) => (level === null ? 'is-masked' : level < 0 ? `cold-${-level}` : `heat-${level}`);
+export const chooseLevelClass = (level) =>
+  level === null ? 'is-masked' : level < 0 ? `cold-${-level}` : `heat-${level}`;
 
 /**
  * Returns a completion's values by which its tokens are coloured, or undefined if they were not recorded.
