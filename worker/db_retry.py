@@ -36,11 +36,11 @@ def retry_transaction(
     The database may go away while it commits, so `transact` may run again after it has succeeded.
     """
 
-    def once() -> Result:
+    def run_transaction() -> Result:
         with sessions.begin() as session:
             return transact(session)
 
-    return _retry(once, sessions, waiting)
+    return _retry(run_transaction, sessions, waiting)
 
 
 def retry_query(
@@ -48,15 +48,15 @@ def retry_query(
 ) -> Result:
     """Return the result of a query, retried while the database is away; no writer waits for it."""
 
-    def once() -> Result:
+    def run_query() -> Result:
         with open_read_session(sessions) as session:
             return query(session)
 
-    return _retry(once, sessions, waiting)
+    return _retry(run_query, sessions, waiting)
 
 
 def _retry(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) -> Result:
-    tries = 0
+    failures = 0
     while True:
         try:
             return once()
@@ -66,8 +66,8 @@ def _retry(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) -> 
                 raise
             logger.warning("%s, trying again: %s", fault.sentence, first_line(error))
             waiting(fault)
-            time.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])
-            tries += 1
+            time.sleep(PAUSES_SECONDS[min(failures, len(PAUSES_SECONDS) - 1)])
+            failures += 1
 
 
 @contextmanager

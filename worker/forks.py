@@ -25,27 +25,27 @@ MAX_BYTES = 1_000_000
 def serve_forks(descriptor: int) -> None:
     """Fork a trainer for each request, and return only in the forks. The parent ends with standard input."""
     requests = socket.socket(fileno=descriptor)
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
+    wake_reader, wake_writer = os.pipe()
+    os.set_blocking(wake_writer, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake)
-    running: dict[int, int] = {}
+    signal.set_wakeup_fd(wake_writer)
+    status_fd_by_pid: dict[int, int] = {}
     """Pipes of the trainers by process id."""
     with selectors.DefaultSelector() as selector:
-        for fd in (0, woken, descriptor):
+        for fd in (0, wake_reader, descriptor):
             selector.register(fd, selectors.EVENT_READ)
         while True:
             ready = {key.fd for key, _ in selector.select()}
             if 0 in ready:
                 os._exit(0)  # an orderly shutdown of torch takes seconds
-            if woken in ready:
-                os.read(woken, 4096)
-                _report(running)
-            if descriptor in ready and _fork(requests, running):
+            if wake_reader in ready:
+                os.read(wake_reader, 4096)
+                _report(status_fd_by_pid)
+            if descriptor in ready and _fork(requests, status_fd_by_pid):
                 break
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for fd in (woken, wake, *running.values()):
+    for fd in (wake_reader, wake_writer, *status_fd_by_pid.values()):
         os.close(fd)
     requests.close()
 

@@ -76,17 +76,17 @@ def _fetch_files(name: str, *, patterns: Sequence[str], revision: str | None, re
             cache_dir=cache,
             dry_run=True,
         )
-        listed = sum(file.file_size or 0 for file in files if file.will_download)
+        listed_bytes = sum(file.file_size or 0 for file in files if file.will_download)
     except DryRunError:  # The hub is unreachable, and the cache may have all files.
-        listed = 0
-    _check_room(cache, listed)
+        listed_bytes = 0
+    _check_room(cache, listed_bytes)
     folder = snapshot_download(
         name,
         repo_type=repo_type,
         revision=revision,
         allow_patterns=list(patterns),
         cache_dir=cache,
-        tqdm_class=_make_counter(listed),
+        tqdm_class=_make_counter(listed_bytes),
     )
     return Path(folder)
 
@@ -120,9 +120,11 @@ def _answer_reader() -> Callable[[Any], None]:
 
 
 def _check_room(cache: Path, listed: int) -> None:
-    free = free_bytes(cache)
-    if listed and free is not None and free < listed + UNLISTED_BYTES + RESERVE_BYTES:
-        raise TooLarge(f"it has {size_text(listed)} to download, and {size_text(free)} are free on {cache}")
+    available_bytes = free_bytes(cache)
+    if listed and available_bytes is not None and available_bytes < listed + UNLISTED_BYTES + RESERVE_BYTES:
+        raise TooLarge(
+            f"it has {size_text(listed)} to download, and {size_text(available_bytes)} are free on {cache}"
+        )
 
 
 def _make_counter(listed: int) -> type[tqdm]:

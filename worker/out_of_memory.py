@@ -57,8 +57,8 @@ def _gpu_memory() -> GpuMemory | None:
     if torch is None or not torch.cuda.is_initialized():
         return None
     try:
-        free, total = torch.cuda.mem_get_info()
-        return GpuMemory(torch.cuda.memory_reserved(), free, total)
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        return GpuMemory(torch.cuda.memory_reserved(), free_bytes, total_bytes)
     except RuntimeError:  # A GPU that has failed does not answer.
         return None
 

@@ -120,9 +120,9 @@ class Completion:
         """The text without observations."""
         if self.generated is None:
             return self.text
-        cut = len(self.token_strings) - (self.finish_reason == "stop")
-        pairs = zip(self.token_strings[:cut], self.generated[:cut].tolist(), strict=True)
-        return "".join(piece for piece, is_own in pairs if is_own)
+        token_count = len(self.token_strings) - (self.finish_reason == "stop")
+        pairs = zip(self.token_strings[:token_count], self.generated[:token_count].tolist(), strict=True)
+        return "".join(token_string for token_string, is_own in pairs if is_own)
 
     def __len__(self) -> int:
         return len(self.ids)

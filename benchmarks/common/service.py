@@ -30,9 +30,9 @@ class Service:
         checkout: Path | None = None,
         **variables: str,
     ) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = port or probe.getsockname()[1]
+        with socket.socket() as free_socket:
+            free_socket.bind(("127.0.0.1", 0))
+            self.port = port or free_socket.getsockname()[1]
         self.token = secrets.token_urlsafe()
         service_variables = {
             "STATE_DIR": state,
@@ -43,14 +43,14 @@ class Service:
         service_variables["PYTHONDONTWRITEBYTECODE"] = (
             ""  # at a user's second start, the sources are already compiled
         )
-        quiet = subprocess.DEVNULL if command == "serve" else None  # the service writes a log
+        stderr = subprocess.DEVNULL if command == "serve" else None  # the service writes a log
         argv = [sys.executable, "-m", "backend.service", command]
         self.process = subprocess.Popen(
             argv,
             cwd=checkout,
             env={**os.environ, **service_variables},
             stdout=subprocess.DEVNULL,
-            stderr=quiet,
+            stderr=stderr,
         )
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = httpx2.Client(

@@ -75,13 +75,13 @@ def setting(size: Size) -> str:
 def measure_systems(size: Size, databases: list[str], peers: list[str]) -> Comparison:
     """Measure this service on each database, and the peers, in turn."""
     with ExitStack() as stack:
-        ours = {}
+        local_services = {}
         for database in databases:
-            ours[database] = LocalService(stack.enter_context(installation(database)))
-            stack.callback(ours[database].stop)
+            local_services[database] = LocalService(stack.enter_context(installation(database)))
+            stack.callback(local_services[database].stop)
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpolab-curves-")))
         plan = Plan(size.runs, size.steps, size.tables, size.rounds, size.seconds, size.within)
-        return measure_beside(ours, peers, root, plan)
+        return measure_beside(local_services, peers, root, plan)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def measure_beside(
     write_curves(root / "curves", plan.runs, plan.steps)
     servers: dict[str, PeerServer] = {}
     comparison = Comparison(
-        [_load_ours(name, side, plan.runs, plan.steps) for name, side in ours.items()], {}
+        [_load_ours(name, local_service, plan.runs, plan.steps) for name, local_service in ours.items()], {}
     )
     try:
         for peer in peers:
@@ -105,9 +105,9 @@ def measure_beside(
             _ask(system, system.charts.setdefault(clients, ResponseStats()), request, clients, plan)
         servers_with_table = dict(servers)
         for size in plan.tables:
-            for side in ours.values():
-                side.add_runs(size - side.count, 1)
-                side.settle()
+            for local_service in ours.values():
+                local_service.add_runs(size - local_service.count, 1)
+                local_service.settle()
             for peer, server in list(servers_with_table.items()):
                 if reason := _create_runs_until(peer, server, root, size, within=plan.create_seconds):
                     comparison.absent[f"The table of {size:,} runs of {peer}"] = reason
@@ -148,12 +148,12 @@ def _create_runs_until(peer: str, server: PeerServer, root: Path, size: int, *, 
     """Create runs until there are `size` of them, and return the reason if that takes too long."""
     print(f"{peer}: {size:,} runs", flush=True)
     run_count = len(server.runs)
-    filled = _create_runs_in_subprocess(
+    created = _create_runs_in_subprocess(
         peer, root, [f"run-{number:05}" for number in range(run_count, size)], within=within
     )
-    server.runs += filled["ids"]
+    server.runs += created["ids"]
     if len(server.runs) < size:
-        seconds_per_run = filled["seconds"] / max(1, len(filled["ids"]))
+        seconds_per_run = created["seconds"] / max(1, len(created["ids"]))
         return f"making a run takes {seconds_per_run:.2f} s"
     if peer == "tensorboard":
         try:
@@ -168,17 +168,17 @@ def _load_ours(database: str, ours: LocalService, runs: int, steps: int) -> Syst
     seconds = ours.add_curves(ids, steps)
     service = ours.serve()
     access = {"Authorization": f"Bearer {service.token}"}
-    started = time.perf_counter()
-    answer = service.http.get(chart_of(ids).path).raise_for_status()
-    cold = time.perf_counter() - started
-    series = answer.json()["series"]
+    started_at = time.perf_counter()
+    response = service.http.get(chart_of(ids).path).raise_for_status()
+    cold_seconds = time.perf_counter() - started_at
+    series = response.json()["series"]
     return System(
         name=f"GRPO Lab, {database}",
         port=service.port,
         chart=chart_of(ids, x_max="NUMBER").raw(service.port, **access),
         table=RUNS_PAGE_REQUEST.raw(service.port, **access),
         loading=seconds,
-        cold=cold,
+        cold=cold_seconds,
         survived=(
             sum(SPIKE_VALUE in curve["values"] for curve in series),
             sum(any(point["value"] == "NaN" for point in curve["non_finite"]) for curve in series),
@@ -204,26 +204,26 @@ def _create_runs_in_subprocess(
 
 def _load_peer(peer: str, root: Path, names: Sequence[str]) -> tuple[System, PeerServer]:
     print(f"{peer}: {len(names)} curves", flush=True)
-    loaded = _create_runs_in_subprocess(peer, root, names, root / "curves")
+    created = _create_runs_in_subprocess(peer, root, names, root / "curves")
     server = PeerServer(peer, root / peer)
-    server.runs += loaded["ids"]
+    server.runs += created["ids"]
     try:
         server.wait()
         if peer == "tensorboard":
             _wait_for_runs(server, len(names))
         chart = server.kind.chart(server.runs)
-        cold, body = server.fetch(chart)
+        cold_seconds, body = server.fetch(chart)
     except BaseException:
         server.stop()
         raise
     system = System(
-        name=f"{peer} {loaded['version']}",
+        name=f"{peer} {created['version']}",
         peer=peer,
         port=server.port,
         chart=chart.raw(server.port),
         table=server.kind.table.raw(server.port),
-        loading=loaded["seconds"],
-        cold=cold,
+        loading=created["seconds"],
+        cold=cold_seconds,
         survived=server.kind.count(body),
     )
     return system, server

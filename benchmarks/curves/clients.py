@@ -29,10 +29,10 @@ class Measured:
 async def ask(port: int, requests: Iterator[bytes], measured: Measured, deadline: float) -> None:
     """Send requests as one client on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
-    while (began := time.perf_counter()) < deadline:
+    while (started_at := time.perf_counter()) < deadline:
         writer.write(next(requests))
         status, size, is_last = await _answer(reader)
-        measured.seconds.append(time.perf_counter() - began)
+        measured.seconds.append(time.perf_counter() - started_at)
         measured.statuses[status] += 1
         measured.bytes = max(measured.bytes, size)
         if is_last:
@@ -66,12 +66,16 @@ async def _chunks(reader: asyncio.StreamReader) -> int:
 async def main() -> None:
     """Run the job."""
     job: dict[str, Any] = json.load(sys.stdin)
-    measured = Measured()
+    measurements = Measured()
     deadline = time.perf_counter() + job["seconds"]
     numbers = count(time.time_ns() // 1_000_000)
     requests = (job["request"].replace("NUMBER", str(number)).encode() for number in numbers)
-    await asyncio.gather(*(ask(job["port"], requests, measured, deadline) for _ in range(job["clients"])))
-    print(json.dumps({"seconds": measured.seconds, "statuses": measured.statuses, "bytes": measured.bytes}))
+    await asyncio.gather(*(ask(job["port"], requests, measurements, deadline) for _ in range(job["clients"])))
+    print(
+        json.dumps(
+            {"seconds": measurements.seconds, "statuses": measurements.statuses, "bytes": measurements.bytes}
+        )
+    )
 
 
 asyncio.run(main())

@@ -28,8 +28,8 @@ class ResponseStats:
     @property
     def p95(self) -> float:
         """Return the 95th percentile by nearest rank."""
-        ordered = sorted(self.seconds)
-        return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+        sorted_seconds = sorted(self.seconds)
+        return sorted_seconds[min(len(sorted_seconds) - 1, int(0.95 * len(sorted_seconds)))]
 
 
 def ask(
@@ -47,9 +47,9 @@ def ask(
         [sys.executable, CLIENTS_PATH], input=json.dumps(job), text=True, stdout=subprocess.PIPE, check=True
     ).stdout
     report: dict[str, Any] = json.loads(output)
-    wrong = report["statuses"].keys() - {"200"}
-    if wrong and not may_fail:
-        raise SystemExit(f"{request[:200]} was answered with {', '.join(wrong)}")
-    into.errors += sum(report["statuses"][status] for status in wrong)
+    error_statuses = report["statuses"].keys() - {"200"}
+    if error_statuses and not may_fail:
+        raise SystemExit(f"{request[:200]} was answered with {', '.join(error_statuses)}")
+    into.errors += sum(report["statuses"][status] for status in error_statuses)
     into.seconds += report["seconds"]
     into.bytes = max(into.bytes, report["bytes"])

@@ -59,11 +59,11 @@ class LocalService:
             points = [
                 (step, {METRIC_NAME: reward}) for step, reward in enumerate(values_of(number, steps), 1)
             ]
-            started = time.perf_counter()
+            started_at = time.perf_counter()
             for first in range(0, steps, POINTS_PER_TRANSACTION):
                 with self.sessions.begin() as session:
                     write_points(session, run, 1, points[first : first + POINTS_PER_TRANSACTION])
-            seconds += time.perf_counter() - started
+            seconds += time.perf_counter() - started_at
         return seconds + self.settle()
 
     def settle(self) -> float:

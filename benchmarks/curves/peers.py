@@ -157,9 +157,9 @@ class PeerServer:
     """A peer's server, started as documented, on a free port."""
 
     def __init__(self, peer: str, directory: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        with socket.socket() as free_socket:
+            free_socket.bind(("127.0.0.1", 0))
+            self.port: int = free_socket.getsockname()[1]
         self.kind = KIND_BY_PEER[peer]
         self.runs: list[str] = []
         """Ids of the created runs."""
@@ -194,17 +194,17 @@ class PeerServer:
     def fetch(self, asked: HttpRequest) -> tuple[float, bytes]:
         """Return the seconds and the content of one request on a new connection."""
         headers = {"Content-Type": asked.content_type} if asked.body else {}
-        started = time.perf_counter()
-        answer = httpx2.request(
+        started_at = time.perf_counter()
+        response = httpx2.request(
             asked.method,
             f"http://127.0.0.1:{self.port}{asked.path}",
             content=asked.body or None,
             headers=headers,
             timeout=600,
         )
-        seconds = time.perf_counter() - started
-        answer.raise_for_status()
-        return seconds, answer.content
+        seconds = time.perf_counter() - started_at
+        response.raise_for_status()
+        return seconds, response.content
 
     def stop(self) -> None:
         """Stop the server and the processes that it started."""

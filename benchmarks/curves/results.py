@@ -17,8 +17,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def _ms(answered: ResponseStats | None) -> str:
     if answered is None:
         return "not measured"
-    failed = f"; {answered.errors} of {len(answered.seconds)} were errors" if answered.errors else ""
-    return f"{answered.middle * 1e3:,.1f} / {answered.p95 * 1e3:,.1f}{failed}"
+    error_note = f"; {answered.errors} of {len(answered.seconds)} were errors" if answered.errors else ""
+    return f"{answered.middle * 1e3:,.1f} / {answered.p95 * 1e3:,.1f}{error_note}"
 
 
 def beside_table(beside: Comparison, sizes: Sequence[int]) -> str:
@@ -57,16 +57,16 @@ def beside_table(beside: Comparison, sizes: Sequence[int]) -> str:
 
 def _ratios(beside: Comparison) -> list[str]:
     """Return how much faster a chart is here than with the fastest peer."""
-    ours = [system for system in beside.systems if not system.peer]
+    local_systems = [system for system in beside.systems if not system.peer]
     peers = [system for system in beside.systems if system.peer]
-    if not ours or not peers:
+    if not local_systems or not peers:
         return []
 
     def against(clients: int) -> str:
         best = min(peers, key=lambda peer: peer.charts[clients].middle)
         times = (
             f"{best.charts[clients].middle / system.charts[clients].middle:.1f} ({system.name})"
-            for system in ours
+            for system in local_systems
         )
         return (
             f"with {clients} client{'s' * (clients > 1)} {best.name} takes {', '.join(times)} times as long"

@@ -31,10 +31,10 @@ def main() -> None:
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "AIM_LOG_LEVEL": "error",
     }
-    started = time.perf_counter()
-    in_time = takewhile(lambda _: time.perf_counter() - started < job["within"], curves)
+    started_at = time.perf_counter()
+    in_time = takewhile(lambda _: time.perf_counter() - started_at < job["within"], curves)
     ids = LOADER_BY_PEER[job["peer"]](directory, in_time)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - started_at
     print(json.dumps({"ids": ids, "seconds": seconds, "version": version(job["peer"])}))
 
 
@@ -44,10 +44,10 @@ def into_mlflow(directory: Path, curves: Curves) -> list[str]:
     from mlflow.entities import Metric
 
     client = MlflowClient(f"sqlite:///{directory}/mlflow.db")
-    existing = client.get_experiment_by_name("curves")
+    existing_experiment = client.get_experiment_by_name("curves")
     experiment = (
-        existing.experiment_id
-        if existing
+        existing_experiment.experiment_id
+        if existing_experiment
         else client.create_experiment("curves", f"file://{directory}/artifacts")
     )
     ids = []

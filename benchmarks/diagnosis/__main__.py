@@ -62,11 +62,11 @@ def main() -> None:
         return
     recorded_results = recorded()
     keys = later(arguments.seeds) if arguments.later else suite(arguments.part, arguments.seeds)
-    missing = [key for key in keys if key not in recorded_results]
+    missing_keys = [key for key in keys if key not in recorded_results]
     if arguments.healthy:
-        missing = [key for key in missing if not key.plant]
-    if missing and not arguments.table:
-        train(missing)
+        missing_keys = [key for key in missing_keys if not key.plant]
+    if missing_keys and not arguments.table:
+        train(missing_keys)
     text = tables()
     RESULTS_PATH.write_text(text, encoding="utf-8")
     print(text)
@@ -78,32 +78,34 @@ def _of_labels(path: Path, url: str) -> str:
     headers = {"Authorization": f"Bearer {os.environ.get('GRPOLAB_TOKEN', '')}"}
     with httpx2.Client(base_url=url, headers=headers, timeout=60) as client:
 
-        def diagnosis_of(run: str) -> Any:
+        def read_diagnosis(run: str) -> Any:
             return client.get(f"/api/v1/runs/{run}/diagnosis").raise_for_status().json()
 
-        return scored(runs, diagnosis_of)
+        return scored(runs, read_diagnosis)
 
 
 def tables() -> str:
     """Return the tables of the chosen splits, each under its caption."""
     results = recorded()
-    built = _trained(results, "build")
-    build = f"{built} of the part that the detectors were built on: these figures are optimistic."
-    parts = [f"{build}\n\n{report(results, 'build')}"]
+    built_runs = _trained(results, "build")
+    build_caption = (
+        f"{built_runs} of the part that the detectors were built on: these figures are optimistic."
+    )
+    sections = [f"{build_caption}\n\n{report(results, 'build')}"]
     if FIRST_JUDGED_VERSION is None:
         waits = f"{_trained(results, 'unseen')} of the part that is looked at once, when it is trained"
-        parts.append(f"{waits}: on unseen runs the error rates are **not measured**.")
+        sections.append(f"{waits}: on unseen runs the error rates are **not measured**.")
     else:
-        trained = _trained(results, "unseen")
-        unseen = (
-            f"{trained} of the part that no detector of version {FIRST_JUDGED_VERSION} was built on. "
+        trained_runs = _trained(results, "unseen")
+        unseen_caption = (
+            f"{trained_runs} of the part that no detector of version {FIRST_JUDGED_VERSION} was built on. "
             f"The detectors of version {VERSION} were made after it had been looked at: "
             "on runs of others they may do worse."
         )
-        parts.insert(0, f"{unseen}\n\n{report(results, 'unseen')}")
+        sections.insert(0, f"{unseen_caption}\n\n{report(results, 'unseen')}")
     if later_runs := later_report(results):
-        parts.insert(1, later_runs)
-    return "\n\n".join(parts) + "\n"
+        sections.insert(1, later_runs)
+    return "\n\n".join(sections) + "\n"
 
 
 def _trained(results: Mapping[Planted, Any], split: Split) -> str:
@@ -150,10 +152,10 @@ class _Queue:
             return run_id
         parent = self._parent(key)
         body = {"step": PLANTED_STEP, "changes": changes}
-        answer = self.service.http.post(f"/api/v1/runs/{parent}/fork", json=_plain(body))
-        if answer.is_error:
-            raise SystemExit(f"{key}: {answer.text}")
-        return str(answer.json()["id"])
+        response = self.service.http.post(f"/api/v1/runs/{parent}/fork", json=_plain(body))
+        if response.is_error:
+            raise SystemExit(f"{key}: {response.text}")
+        return str(response.json()["id"])
 
     def _parent(self, key: Planted) -> str:
         parent_key = (key.recipe, key.seed)
@@ -167,10 +169,10 @@ class _Queue:
 
     def _experiment(self, base: Any, changes: Any, seed: int) -> str:
         body = {"name": "diagnosis", "base": base, "variants": [{"name": "run", **changes}], "seeds": [seed]}
-        answer = self.service.http.post("/api/v1/experiments", json=_plain(body))
-        if answer.is_error:
-            raise SystemExit(answer.text)
-        return str(answer.json()["runs"][0]["id"])
+        response = self.service.http.post("/api/v1/experiments", json=_plain(body))
+        if response.is_error:
+            raise SystemExit(response.text)
+        return str(response.json()["runs"][0]["id"])
 
     def collect(self) -> None:
         """Record the runs that have ended."""

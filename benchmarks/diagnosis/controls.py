@@ -49,8 +49,10 @@ def reversed_plateau(log: Log, _key: Planted) -> Log:
     """Return the steps after the goal first came close to its best, in reverse order."""
     healthy = judge(log).healthy
     first = healthy.sick if healthy else 0
-    late = replace(log, series={name: series.between(first, np.inf) for name, series in log.series.items()})
-    return _reordered(late, lambda steps: np.arange(len(steps))[::-1])
+    plateau_log = replace(
+        log, series={name: series.between(first, np.inf) for name, series in log.series.items()}
+    )
+    return _reordered(plateau_log, lambda steps: np.arange(len(steps))[::-1])
 
 
 def level_window(log: Log) -> Log | None:
@@ -61,10 +63,10 @@ def level_window(log: Log) -> Log | None:
     """
     accuracy = log.series["eval/accuracy"].finite()
     best = float(accuracy.values.max(initial=0.0))
-    level = np.flatnonzero(best - accuracy.values <= surely_lower(best))
-    if not len(level) or len(accuracy) - level[0] < MIN_EVALUATIONS:
+    level_indices = np.flatnonzero(best - accuracy.values <= surely_lower(best))
+    if not len(level_indices) or len(accuracy) - level_indices[0] < MIN_EVALUATIONS:
         return None
-    first = accuracy.steps[level[0]]
+    first = accuracy.steps[level_indices[0]]
     return replace(log, series={name: series.between(first, np.inf) for name, series in log.series.items()})
 
 
@@ -80,10 +82,10 @@ def level_reversed(log: Log, _key: Planted) -> Log:
 
 def _reordered(log: Log, order: Callable[[np.ndarray], np.ndarray]) -> Log:
     """Return values in another order of the steps, moved together if metrics share their steps."""
-    reordered = {}
+    new_series = {}
     for name, series in log.series.items():
-        reordered[name] = Series(series.steps, series.values[order(series.steps)]) if len(series) else series
-    return replace(log, series=reordered)
+        new_series[name] = Series(series.steps, series.values[order(series.steps)]) if len(series) else series
+    return replace(log, series=new_series)
 
 
 def _number(key: Planted) -> int:

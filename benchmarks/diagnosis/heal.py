@@ -67,14 +67,14 @@ def read_record() -> list[dict[str, Any]]:
 def train() -> None:
     """Train the plants that are not recorded yet, seed by seed."""
     recorded_plants = {(record["plant"], record["seed"]) for record in read_record()}
-    missing = [
+    missing_plants = [
         (plant, seed) for seed in SEEDS for plant in CHANGES_BY_PLANT if (plant, seed) not in recorded_plants
     ]
-    if not missing:
+    if not missing_plants:
         return
     with service_with_problems() as service:
         parents: dict[int, str] = {}
-        for plant, seed in missing:
+        for plant, seed in missing_plants:
             if seed not in parents:
                 parents[seed] = _wait_until_ended(service, _healthy_run(service, seed))
             record = {"plant": plant, "seed": seed} | _try_remedies(
@@ -110,15 +110,15 @@ def _try_remedies(service: Service, parent: str, changes: Mapping[str, Any]) -> 
     lower_rate = {
         "optimizer.lr": service.http.get(f"/api/v1/runs/{run}").json()["config"]["optimizer"]["lr"] / 3
     }
-    further_arms = {"a third of the learning rate": lower_rate}
+    extra_arms = {"a third of the learning rate": lower_rate}
     for cause in [cause for cause in causes if cause["remedy"]["changes"]][:MAX_REMEDIES]:
-        arms = {"remedy": cause["remedy"]["changes"]} | further_arms
+        arms = {"remedy": cause["remedy"]["changes"]} | extra_arms
         counts = _trial(service, run, arms)
         heals = {name: arm["spared"] == 1 for name, arm in counts.items()}
-        if further_arms:
+        if extra_arms:
             record["recurs"] = counts["no change"]["recurred"] == 1
             record["third"] = heals["a third of the learning rate"]
-            further_arms = {}
+            extra_arms = {}
         record["remedies"].append(
             {"cause": cause["cause"], "changes": arms["remedy"], "heals": heals["remedy"]}
         )
@@ -158,16 +158,18 @@ def _wait_until_ended(service: Service, run: str) -> str:
 
 def table(records: list[dict[str, Any]]) -> str:
     """Return the heal rates and all plants in Markdown."""
-    fell = [record for record in records if record["verdict"] in BAD_VERDICTS]
+    fallen_records = [record for record in records if record["verdict"] in BAD_VERDICTS]
     lines = [
-        f"{len(records)} plants, of which {len(fell)} made the run fall or kept it from learning.",
+        f"{len(records)} plants, of which {len(fallen_records)} made the run fall or kept it from learning.",
         "",
         "| planted collapses healed by | runs | share | 95 % interval |",
         "|---|---|---|---|",
-        share_row("the first remedy", (_heals(record, 1) for record in fell)),
-        share_row("one of the first three", (_heals(record, MAX_REMEDIES) for record in fell)),
-        share_row("a third of the learning rate", (bool(record.get("third")) for record in fell)),
-        share_row("no change, with another seed", (not record.get("recurs", True) for record in fell)),
+        share_row("the first remedy", (_heals(record, 1) for record in fallen_records)),
+        share_row("one of the first three", (_heals(record, MAX_REMEDIES) for record in fallen_records)),
+        share_row("a third of the learning rate", (bool(record.get("third")) for record in fallen_records)),
+        share_row(
+            "no change, with another seed", (not record.get("recurs", True) for record in fallen_records)
+        ),
         "",
         "| planted | fell | first cause | healed by the first remedy | by a third of the learning rate |",
         "|---|---|---|---|---|",
@@ -177,14 +179,15 @@ def table(records: list[dict[str, Any]]) -> str:
 
 def _rows(records: list[dict[str, Any]]) -> Iterator[str]:
     for plant in CHANGES_BY_PLANT:
-        planted = [record for record in records if record["plant"] == plant]
-        fell = [record for record in planted if record["verdict"] in BAD_VERDICTS]
-        causes = sorted({record["causes"][0] if record["causes"] else "none" for record in fell})
-        healed = sum(_heals(record, 1) for record in fell)
-        by_rate = sum(bool(record.get("third")) for record in fell)
+        plant_records = [record for record in records if record["plant"] == plant]
+        fallen_records = [record for record in plant_records if record["verdict"] in BAD_VERDICTS]
+        causes = sorted({record["causes"][0] if record["causes"] else "none" for record in fallen_records})
+        healed_count = sum(_heals(record, 1) for record in fallen_records)
+        rate_count = sum(bool(record.get("third")) for record in fallen_records)
         yield (
-            f"| {plant} | {len(fell)} of {len(planted)} | {', '.join(causes)} | {healed} of {len(fell)} "
-            f"| {by_rate} of {len(fell)} |"
+            f"| {plant} | {len(fallen_records)} of {len(plant_records)} | {', '.join(causes)} "
+            f"| {healed_count} of {len(fallen_records)} "
+            f"| {rate_count} of {len(fallen_records)} |"
         )
 
 

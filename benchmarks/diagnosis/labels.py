@@ -35,8 +35,8 @@ def labelled_runs(rows: Iterable[Mapping[str, Any]]) -> list[Labelled]:
 
 
 def _labelled(run: str, run_labels: list[tuple[int, bool]]) -> Labelled:
-    hacked = [step for step, is_hacked in run_labels if is_hacked]
-    return Labelled(run, len(run_labels), len(hacked), min(hacked, default=None))
+    hacked_steps = [step for step, is_hacked in run_labels if is_hacked]
+    return Labelled(run, len(run_labels), len(hacked_steps), min(hacked_steps, default=None))
 
 
 def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, Any]]) -> str:
@@ -45,13 +45,13 @@ def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, 
         "| run | labelled | hacked | first at step | verdict | place of reward hacking | onset |",
         "|---|---|---|---|---|---|---|",
     ]
-    named: dict[bool, list[bool]] = {True: [], False: []}
+    named_by_hacked: dict[bool, list[bool]] = {True: [], False: []}
     for run in runs:
         diagnosis = diagnosis_of(run.run)
         causes = [cause["cause"] for cause in diagnosis["causes"]]
         rank = causes.index(HACKING_CAUSE) + 1 if HACKING_CAUSE in causes else None
         onset = diagnosis["onset"]
-        named[run.hacked > 0].append(rank is not None)
+        named_by_hacked[run.hacked > 0].append(rank is not None)
         cells = (
             run.run,
             run.labelled,
@@ -65,7 +65,7 @@ def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, 
     shares = [
         "| | runs | share | 95 % interval |",
         "|---|---|---|---|",
-        share_row("runs with hacked completions in which reward hacking is named", named[True]),
-        share_row("other labelled runs in which it is named", named[False]),
+        share_row("runs with hacked completions in which reward hacking is named", named_by_hacked[True]),
+        share_row("other labelled runs in which it is named", named_by_hacked[False]),
     ]
     return "\n".join([*lines, "", *shares])

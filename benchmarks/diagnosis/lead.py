@@ -69,14 +69,17 @@ def lead_table(fell: Iterable[Log], healthy: Iterable[Log]) -> list[str]:
         if gained_steps
         else "none"
     )
-    alarmed = [run_lead.by_diagnosis is not None for run_lead in leads]
+    is_alarmed = [run_lead.by_diagnosis is not None for run_lead in leads]
     is_detected = [run_lead.by_accuracy is not None for run_lead in leads]
-    false = [run_lead.by_diagnosis is not None for run_lead in map(lead, healthy)]
+    false_alarms = [run_lead.by_diagnosis is not None for run_lead in map(lead, healthy)]
     return [
         "| judged every 10 steps while it trains | |",
         "|---|---|",
-        f"| falls called collapsed or declining | {sum(alarmed)} of {len(alarmed)} |",
+        f"| falls called collapsed or declining | {sum(is_alarmed)} of {len(is_alarmed)} |",
         f"| falls that an evaluation shows, one every 10 steps | {sum(is_detected)} of {len(is_detected)} |",
         f"| steps from the alarm to that evaluation, median (8 in 10 runs) | {spread} |",
-        f"| healthy runs called collapsed or declining at any time | {sum(false)} of {len(false)} |",
+        (
+            "| healthy runs called collapsed or declining at any time "
+            f"| {sum(false_alarms)} of {len(false_alarms)} |"
+        ),
     ]

@@ -87,13 +87,13 @@ def rewardspy(log: Log) -> bool:
 def _rollouts(log: Log) -> Floats:
     """Yield a reward for each rollout in the order of steps, in random order within a step."""
     size = int((log.setting("sampling.prompts_per_step") or 8) * (log.setting("sampling.group_size") or 8))
-    drawn = random.Random(0)
+    generator = random.Random(0)
     rewards: list[float] = []
     for accuracy in _values(log, "reward/accuracy"):
-        right = round(accuracy * size)
-        step = [1.0] * right + [0.0] * (size - right)
-        drawn.shuffle(step)
-        rewards += step
+        correct_count = round(accuracy * size)
+        step_rewards = [1.0] * correct_count + [0.0] * (size - correct_count)
+        generator.shuffle(step_rewards)
+        rewards += step_rewards
     return np.array(rewards)
 
 
@@ -114,21 +114,21 @@ def _at_ceiling(rewards: Floats) -> bool:
 
 def _is_dominated(log: Log) -> bool:
     terms = [_values(log, name) for name in log.series if name.startswith("reward/") and name.count("/") == 2]
-    means = [np.abs(values) for values in terms if len(values)]
-    if len(means) < 2 or len({len(values) for values in means}) > 1:
+    magnitudes = [np.abs(values) for values in terms if len(values)]
+    if len(magnitudes) < 2 or len({len(values) for values in magnitudes}) > 1:
         return False
-    total = np.sum(means, axis=0)
-    shares = np.max(means, axis=0) / np.maximum(total, 1e-6)
+    total = np.sum(magnitudes, axis=0)
+    shares = np.max(magnitudes, axis=0) / np.maximum(total, 1e-6)
     return bool((shares[total >= 1e-6] > 0.9).any())
 
 
 def _shifted(rewards: Floats) -> bool:
     baseline = float(rewards[:20].mean())
-    up = down = 0.0
+    upward_sum = downward_sum = 0.0
     for reward in rewards[20:].tolist():
-        up = max(0.0, up + reward - baseline - 0.5)
-        down = max(0.0, down - (reward - baseline) - 0.5)
-        if up > 5 or down > 5:
+        upward_sum = max(0.0, upward_sum + reward - baseline - 0.5)
+        downward_sum = max(0.0, downward_sum - (reward - baseline) - 0.5)
+        if upward_sum > 5 or downward_sum > 5:
             return True
     return False
 

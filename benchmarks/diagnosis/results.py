@@ -65,9 +65,9 @@ class Judged(NamedTuple):
         """Steps between the planted step and the onset's interval, or None without an onset."""
         if self.diagnosis.onset is None:
             return None
-        planted = PLANTED_STEP if ALL_PLANTS[self.key.plant].when == "mid" else 1
+        planted_step = PLANTED_STEP if ALL_PLANTS[self.key.plant].when == "mid" else 1
         low, high = self.diagnosis.onset
-        return max(low - planted, planted - high, 0)
+        return max(low - planted_step, planted_step - high, 0)
 
 
 def log_of(result: Mapping[str, Any]) -> Log:
@@ -87,20 +87,20 @@ def judged(
     results: Mapping[Planted, Mapping[str, Any]], split: Split, change: Change = unchanged
 ) -> list[Judged]:
     """Return each run of a part with its label and the diagnosis of its changed log."""
-    chosen = {
+    split_results = {
         key: result
         for key, result in results.items()
         if RECIPE_BY_NAME[key.recipe].split == split and key.plant not in LATER_PLANTS
     }
-    return _judged(chosen, change)
+    return _judged(split_results, change)
 
 
 def _judged(results: Mapping[Planted, Mapping[str, Any]], change: Change = unchanged) -> list[Judged]:
     judged_runs = []
     for key, result in sorted(results.items()):
         log = log_of(result)
-        fell = _fell(log.series["eval/accuracy"].values)
-        judged_runs.append(Judged(key, fell, diagnose(change(log, key)), log))
+        has_fallen = _fell(log.series["eval/accuracy"].values)
+        judged_runs.append(Judged(key, has_fallen, diagnose(change(log, key)), log))
     return judged_runs
 
 
@@ -134,30 +134,38 @@ def _cumulative(hits: int, count: int, p: float) -> float:
 def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
     """Return the tables of a part."""
     runs = judged(results, split)
-    healthy, fell = _healthy(runs), _fallen(runs)
-    bore = [run for run in runs if run.key.plant and not run.fell]
-    odd = len(runs) - len(healthy) - len(fell) - len(bore)
-    never = f" {odd} runs without a plant never learned and are left out." if odd else ""
+    healthy_runs, fallen_runs = _healthy(runs), _fallen(runs)
+    unharmed_runs = [run for run in runs if run.key.plant and not run.fell]
+    unlearned_count = len(runs) - len(healthy_runs) - len(fallen_runs) - len(unharmed_runs)
+    unlearned_note = (
+        f" {unlearned_count} runs without a plant never learned and are left out." if unlearned_count else ""
+    )
     lines = [
-        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, {len(bore)} unharmed.{never}",
+        (
+            f"{len(runs)} runs: {len(healthy_runs)} healthy; {len(fallen_runs)} planted fell, "
+            f"{len(unharmed_runs)} unharmed.{unlearned_note}"
+        ),
         "",
         "| | runs | share | 95 % interval |",
         "|---|---|---|---|",
-        share_row("falls that are found", (run.is_ill for run in fell)),
-        share_row("healthy runs reported as broken", (run.is_ill for run in healthy)),
-        share_row("planted cause first", (run.rank == 1 for run in fell)),
-        share_row("planted cause among the first two", (0 < run.rank <= 2 for run in fell)),
+        share_row("falls that are found", (run.is_ill for run in fallen_runs)),
+        share_row("healthy runs reported as broken", (run.is_ill for run in healthy_runs)),
+        share_row("planted cause first", (run.rank == 1 for run in fallen_runs)),
+        share_row("planted cause among the first two", (0 < run.rank <= 2 for run in fallen_runs)),
         share_row(
             "runs without a verdict", (run.diagnosis.outcome.verdict == "inconclusive" for run in runs)
         ),
-        share_row("plants that did no harm, reported as broken", (run.is_ill for run in bore)),
+        share_row("plants that did no harm, reported as broken", (run.is_ill for run in unharmed_runs)),
         "",
         "| planted | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
         "|---|---|---|---|---|---|---|---|",
-        *(_row(name, [run for run in fell if run.key.plant == name], fell) for name in PLANT_BY_NAME),
-        f"| all | {len(fell)} | | | | | {_errors(fell)} |",
+        *(
+            _row(name, [run for run in fallen_runs if run.key.plant == name], fallen_runs)
+            for name in PLANT_BY_NAME
+        ),
+        f"| all | {len(fallen_runs)} | | | | | {_errors(fallen_runs)} |",
         "",
-        *lead_table([run.log for run in fell], [run.log for run in healthy]),
+        *lead_table([run.log for run in fallen_runs], [run.log for run in healthy_runs]),
         "",
         *_views(results, split),
         "",
@@ -171,12 +179,13 @@ def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
     runs = _judged({key: result for key, result in results.items() if key.plant in LATER_PLANTS})
     if not runs:
         return ""
-    fell = [run for run in runs if run.fell]
-    bore = [run for run in runs if not run.fell]
-    ill = sum(run.is_ill for run in bore)
+    fallen_runs = [run for run in runs if run.fell]
+    unharmed_runs = [run for run in runs if not run.fell]
+    ill_count = sum(run.is_ill for run in unharmed_runs)
     summary = (
         f"{len(runs)} runs with causes that were planted later, by the same recipes and detectors, counted "
-        f"only here: {len(fell)} fell, {len(bore)} unharmed, of which {ill} are reported as broken."
+        f"only here: {len(fallen_runs)} fell, {len(unharmed_runs)} unharmed, "
+        f"of which {ill_count} are reported as broken."
     )
     lines = [
         summary,
@@ -184,7 +193,7 @@ def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
         "| planted later | fell | found | cause first | among two | onset off, median | 9 in 10 |",
     ]
     lines += ["|---|---|---|---|---|---|---|"]
-    lines += [_row(name, [run for run in fell if run.key.plant == name]) for name in LATER_PLANTS]
+    lines += [_row(name, [run for run in fallen_runs if run.key.plant == name]) for name in LATER_PLANTS]
     return "\n".join(lines)
 
 
@@ -204,12 +213,12 @@ def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[s
     ]
     for name, change in CHANGE_BY_VIEW.items():
         runs = judged(results, split, change)
-        healthy, fell = _healthy(runs), _fallen(runs)
+        healthy_runs, fallen_runs = _healthy(runs), _fallen(runs)
         cells = (
-            _of(run.is_ill for run in fell),
-            _of(run.is_ill for run in healthy),
-            _of(run.rank == 1 for run in fell),
-            _of(0 < run.rank <= 2 for run in fell),
+            _of(run.is_ill for run in fallen_runs),
+            _of(run.is_ill for run in healthy_runs),
+            _of(run.rank == 1 for run in fallen_runs),
+            _of(0 < run.rank <= 2 for run in fallen_runs),
             _of(run.diagnosis.outcome.verdict == "inconclusive" for run in runs),
         )
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -218,13 +227,13 @@ def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[s
 
 def _named_of_half(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
     """Return the causes named with half of the metrics, if these include one that the cause requires."""
-    fell = _fallen(judged(results, split, half_withheld))
-    nameable = [run for run in fell if can_be_named(half_withheld(run.log, run.key), run.cause)]
+    fallen_runs = _fallen(judged(results, split, half_withheld))
+    nameable_runs = [run for run in fallen_runs if can_be_named(half_withheld(run.log, run.key), run.cause)]
     return [
         "| half of the metrics, one that the planted cause requires among them | share | 95 % interval |",
         "|---|---|---|",
-        _rate("cause first", [run.rank == 1 for run in nameable]),
-        _rate("among the first two", [0 < run.rank <= 2 for run in nameable]),
+        _rate("cause first", [run.rank == 1 for run in nameable_runs]),
+        _rate("among the first two", [0 < run.rank <= 2 for run in nameable_runs]),
     ]
 
 
@@ -241,10 +250,10 @@ def _controls(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> lis
         runs = _healthy(judged(results, split, change))
         if name in LEVEL_CONTROL_CHANGES:
             runs = [run for run in runs if level_window(run.log) is not None]
-        called = [run.diagnosis.outcome.verdict in BAD_VERDICTS - {"never_learned"} for run in runs]
-        ill = (change(run.log, run.key) for run, is_ill in zip(runs, called, strict=True) if is_ill)
-        silent = _of(run.diagnosis.outcome.verdict == "inconclusive" for run in runs)
-        lines.append(f"{_rate(name, called)} {_of(map(_lost, ill))} | {silent} |")
+        is_called = [run.diagnosis.outcome.verdict in BAD_VERDICTS - {"never_learned"} for run in runs]
+        ill_logs = (change(run.log, run.key) for run, is_ill in zip(runs, is_called, strict=True) if is_ill)
+        inconclusive_share = _of(run.diagnosis.outcome.verdict == "inconclusive" for run in runs)
+        lines.append(f"{_rate(name, is_called)} {_of(map(_lost, ill_logs))} | {inconclusive_share} |")
     return lines
 
 
@@ -262,14 +271,19 @@ def _lost(log: Log) -> bool:
 
 def _peers(runs: list[Judged]) -> list[str]:
     """Return falls and false alarms of other detectors on the same runs."""
-    healthy, fell = _healthy(runs), _fallen(runs)
+    healthy_runs, fallen_runs = _healthy(runs), _fallen(runs)
     lines = ["| detector | falls found | healthy reported as broken | 95 % interval |", "|---|---|---|---|"]
-    raised = {"this diagnosis": ([run.is_ill for run in fell], [run.is_ill for run in healthy])}
-    on_fallen, on_healthy = alarms([run.log for run in fell]), alarms([run.log for run in healthy])
-    raised |= {name: (on_fallen[name], on_healthy[name]) for name in on_fallen}
-    for name, (hits, false) in raised.items():
-        low, high = interval(sum(false), len(false)) if false else (0.0, 1.0)
-        lines.append(f"| {name} | {_of(hits)} | {_of(false)} | {low:.0%} to {high:.0%} |")
+    alarms_by_detector = {
+        "this diagnosis": ([run.is_ill for run in fallen_runs], [run.is_ill for run in healthy_runs])
+    }
+    on_fallen, on_healthy = (
+        alarms([run.log for run in fallen_runs]),
+        alarms([run.log for run in healthy_runs]),
+    )
+    alarms_by_detector |= {name: (on_fallen[name], on_healthy[name]) for name in on_fallen}
+    for name, (hits, false_alarms) in alarms_by_detector.items():
+        low, high = interval(sum(false_alarms), len(false_alarms)) if false_alarms else (0.0, 1.0)
+        lines.append(f"| {name} | {_of(hits)} | {_of(false_alarms)} | {low:.0%} to {high:.0%} |")
     return lines
 
 
@@ -291,14 +305,14 @@ def share_row(title: str, hits: Iterable[bool]) -> str:
 def _row(name: str, runs: list[Judged], fell: list[Judged] | None = None) -> str:
     """Return the figures of a plant and, for all fallen runs, how often the cause is named correctly."""
     ill_count = sum(run.is_ill for run in runs)
-    first, two = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
+    first_count, top_two_count = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
     cause = ALL_PLANTS[name].cause
-    cells = [f"{name}: {cause}", *map(str, (len(runs), ill_count, first, two))]
+    cells = [f"{name}: {cause}", *map(str, (len(runs), ill_count, first_count, top_two_count))]
     if fell is not None:
-        named = [
+        named_runs = [
             run for run in fell if run.diagnosis.causes and run.diagnosis.causes[0].finding.cause == cause
         ]
-        cells.append(_of(run.cause == cause for run in named))
+        cells.append(_of(run.cause == cause for run in named_runs))
     return f"| {' | '.join(cells)} | {_errors(runs)} |"
 
 

@@ -40,22 +40,22 @@ def kinds(chance: np.random.Generator, count: int) -> dict[str, Floats]:
 
 def main() -> None:
     """Judge every order as a reward and as an accuracy."""
-    called: dict[str, list[bool]] = {}
+    alarms_by_kind: dict[str, list[bool]] = {}
     verdicts: Counter[str] = Counter()
     for seed, count in zip(SEEDS, POINT_COUNTS, strict=True):
         chance = np.random.default_rng(seed)
         for kind, values in kinds(chance, count).items():
             for metric in ("reward/mean", "reward/accuracy"):
                 for _ in range(ORDER_COUNT):
-                    shuffled = Series(np.arange(1, count + 1), chance.permutation(values))
-                    verdict = judge(Log({metric: shuffled})).verdict
+                    shuffled_series = Series(np.arange(1, count + 1), chance.permutation(values))
+                    verdict = judge(Log({metric: shuffled_series})).verdict
                     verdicts[verdict] += 1
-                    called.setdefault(kind, []).append(verdict in FALLEN_VERDICTS)
+                    alarms_by_kind.setdefault(kind, []).append(verdict in FALLEN_VERDICTS)
     lines = [
         "| shuffled series of | called fallen | share | 95 % interval |",
         "|---|---|---|---|",
-        *(share_row(kind, alarms) for kind, alarms in called.items()),
-        share_row("all", [is_alarm for alarms in called.values() for is_alarm in alarms]),
+        *(share_row(kind, alarms) for kind, alarms in alarms_by_kind.items()),
+        share_row("all", [is_alarm for alarms in alarms_by_kind.values() for is_alarm in alarms]),
         "",
         "Verdicts: "
         + ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in verdicts.most_common()),

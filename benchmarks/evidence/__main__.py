@@ -39,8 +39,8 @@ def main() -> None:
     parser.add_argument("--claims", nargs="+", choices=sorted({run["claim"] for run in runs}))
     parser.add_argument("--seeds", type=int, help="only the first seeds of each claim")
     arguments = parser.parse_args()
-    chosen = [run for run in runs if not arguments.claims or run["claim"] in arguments.claims]
-    print(table(list(train_again(list(first_seeds(chosen, arguments.seeds))))))
+    selected_runs = [run for run in runs if not arguments.claims or run["claim"] in arguments.claims]
+    print(table(list(train_again(list(first_seeds(selected_runs, arguments.seeds))))))
 
 
 def recorded() -> list[Recorded]:
@@ -52,9 +52,9 @@ def recorded() -> list[Recorded]:
 def first_seeds(runs: Iterable[Recorded], count: int | None) -> Iterator[Recorded]:
     """Return the runs of the first seeds of each claim, or all."""
     for _, group in groupby(runs, key=lambda run: run["claim"]):
-        of_claim = list(group)
-        seeds = sorted({run["seed"] for run in of_claim})[:count]
-        yield from (run for run in of_claim if run["seed"] in seeds)
+        claim_runs = list(group)
+        seeds = sorted({run["seed"] for run in claim_runs})[:count]
+        yield from (run for run in claim_runs if run["seed"] in seeds)
 
 
 def train_again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
@@ -66,17 +66,17 @@ def train_again(runs: list[Recorded]) -> Iterator[tuple[Recorded, float]]:
         service = Service(state, DATASETS_DIR=str(data_directory))
         try:
             service.wait()
-            launched = {
+            run_by_id = {
                 run_id: run
                 for _, group in groupby(runs, key=lambda run: (run["claim"], run["seed"]))
                 for run_id, run in launch(service, list(group)).items()
             }
-            for number, (run_id, run) in enumerate(launched.items(), 1):
+            for number, (run_id, run) in enumerate(run_by_id.items(), 1):
                 wait_for(service, run_id)
                 text = service.http.get(f"/api/v1/runs/{run_id}/metrics.csv").raise_for_status().text
                 values = [row.get(ACCURACY_METRIC) for row in csv.DictReader(text.splitlines())]
                 yield run, last(values)
-                print(f"{number} of {len(launched)}: {run['claim']}, {run['variant']}, seed {run['seed']}")
+                print(f"{number} of {len(run_by_id)}: {run['claim']}, {run['variant']}, seed {run['seed']}")
         finally:
             service.stop()
 
@@ -112,18 +112,21 @@ def table(repeated: list[tuple[Recorded, float]]) -> str:
     for run, accuracy in repeated:
         groups.setdefault((run["claim"], run["variant"]), []).append((run, accuracy))
     for (claim, variant), variant_runs in groups.items():
-        before = mean(last(run["series"][ACCURACY_METRIC]) for run, _ in variant_runs)
-        now = mean(accuracy for _, accuracy in variant_runs)
+        recorded_mean = mean(last(run["series"][ACCURACY_METRIC]) for run, _ in variant_runs)
+        repeated_mean = mean(accuracy for _, accuracy in variant_runs)
         note = "its preset has changed since" if has_changed(variant_runs[0][0]["asked"]) else ""
-        lines.append(f"| {claim} | {variant} | {len(variant_runs)} | {before:.1%} | {now:.1%} | {note} |")
+        lines.append(
+            f"| {claim} | {variant} | {len(variant_runs)} "
+            f"| {recorded_mean:.1%} | {repeated_mean:.1%} | {note} |"
+        )
     return "\n".join(lines)
 
 
 def has_changed(asked: Mapping[str, Any]) -> bool:
     """Return True if the preset of a run has changed since."""
     name = asked["variant"].get("preset") or asked["base"].get("preset")
-    changes = PRESETS[name].changes if name else {}
-    return bool(json.loads(json.dumps(changes)) != asked["preset"])
+    preset_changes = PRESETS[name].changes if name else {}
+    return bool(json.loads(json.dumps(preset_changes)) != asked["preset"])
 
 
 if __name__ == "__main__":

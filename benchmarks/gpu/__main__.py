@@ -56,14 +56,14 @@ def main() -> None:
     variables = variables_of(folder, is_rehearsal=arguments.rehearse)
     if not arguments.rehearse:
         convert_model(folder, variables)
-    began = time.monotonic()
+    started_at = time.monotonic()
     for line in TABLE_HEAD:
         print(line, flush=True)
     rows = [row for part_name in arguments.parts for row in shown(rows_of(part_name, arguments, variables))]
-    print(f"\n{time.monotonic() - began:.0f} s", flush=True)
-    out = arguments.out or (None if arguments.rehearse else RESULTS)
-    if out is not None:
-        out.write_text(
+    print(f"\n{time.monotonic() - started_at:.0f} s", flush=True)
+    results_path = arguments.out or (None if arguments.rehearse else RESULTS)
+    if results_path is not None:
+        results_path.write_text(
             "\n".join([caption(arguments, variables), "", *TABLE_HEAD, *rows]) + "\n", encoding="utf-8"
         )
 

@@ -139,7 +139,7 @@ def wait_until(service: Service, run_id: str, condition: Callable[[dict[str, Any
 
 
 def ended(service: Service, run_id: str) -> dict[str, Any]:
-    return wait_until(service, run_id, lambda shown: shown["status"] in ENDED_STATUSES)
+    return wait_until(service, run_id, lambda run_record: run_record["status"] in ENDED_STATUSES)
 
 
 def service_part(_job: Job, sizes: Sizes) -> Rows:
@@ -151,34 +151,46 @@ def service_part(_job: Job, sizes: Sizes) -> Rows:
     }
     with service_of() as service:
         [slot] = service.get("/workers")["items"]
-        began = time.monotonic()
-        undisturbed = launch(service, sizes.base, changes)
-        shown = ended(service, undisturbed)
+        started_at = time.monotonic()
+        undisturbed_id = launch(service, sizes.base, changes)
+        run_record = ended(service, undisturbed_id)
         yield (
             f"a run of {steps} steps on {slot['device']}",
-            f"{shown['status']} after {time.monotonic() - began:.0f} s {shown['reason'] or ''}",
+            (
+                f"{run_record['status']} after {time.monotonic() - started_at:.0f} s "
+                f"{run_record['reason'] or ''}"
+            ),
         )
-        killed = launch(service, sizes.base, changes)
-        half = wait_until(service, killed, lambda shown: (shown["last_step"] or 0) >= steps // 2)
-        os.kill(half["attempts"][-1]["pid"], signal.SIGKILL)
-        again = ended(service, killed)
-        yield "the same, killed with -9 half way", f"{again['status']}, {len(again['attempts'])} attempts"
-        yield "its metrics beside the undisturbed run's", compared(service, undisturbed, killed)
+        killed_id = launch(service, sizes.base, changes)
+        halfway_record = wait_until(
+            service, killed_id, lambda run_record: (run_record["last_step"] or 0) >= steps // 2
+        )
+        os.kill(halfway_record["attempts"][-1]["pid"], signal.SIGKILL)
+        repeated_record = ended(service, killed_id)
+        yield (
+            "the same, killed with -9 half way",
+            f"{repeated_record['status']}, {len(repeated_record['attempts'])} attempts",
+        )
+        yield "its metrics beside the undisturbed run's", compared(service, undisturbed_id, killed_id)
 
 
 def compared(service: Service, left: str, right: str) -> str:
     """Return the differences between the metrics of two runs, except those of the machine."""
-    largest, where = 0.0, ""
+    largest_difference, position = 0.0, ""
     pairs = zip(metric_rows(service, left), metric_rows(service, right), strict=True)
-    for before, after in pairs:
-        for name, text in before.items():
-            if name.startswith(MACHINE_PREFIXES) or text == after[name]:
+    for first_row, second_row in pairs:
+        for name, text in first_row.items():
+            if name.startswith(MACHINE_PREFIXES) or text == second_row[name]:
                 continue
-            values = [float(cell) if cell else float("nan") for cell in (text, after[name])]
+            values = [float(cell) if cell else float("nan") for cell in (text, second_row[name])]
             difference = abs(values[0] - values[1]) / max(map(abs, values))
-            if not difference <= largest:
-                largest, where = difference, f"{name} of step {before['step']}"
-    return f"largest relative difference {largest:.2g}, {where}" if where else "equal bit for bit"
+            if not difference <= largest_difference:
+                largest_difference, position = difference, f"{name} of step {first_row['step']}"
+    return (
+        f"largest relative difference {largest_difference:.2g}, {position}"
+        if position
+        else "equal bit for bit"
+    )
 
 
 def learning_part(job: Job, sizes: Sizes) -> Rows:
@@ -228,51 +240,64 @@ def memory_part(_job: Job, sizes: Sizes) -> Rows:
 
 
 def step_part(job: Job, sizes: Sizes) -> Rows:
-    work = sizes.work
-    bandwidth, rate = bandwidth_of(work.device, sizes.copied_values), rate_of(work.device, sizes.matrix)
+    workload = sizes.work
+    bandwidth, rate = (
+        bandwidth_of(workload.device, sizes.copied_values),
+        rate_of(workload.device, sizes.matrix),
+    )
     yield "bandwidth of a copy, here", f"{bandwidth / 1e9:,.0f} GB/s"
     yield f"products of {sizes.matrix} x {sizes.matrix} matrices, here", f"{rate / 1e9:,.0f} GFLOP/s"
     problem = Sums(seed=0)
-    asked = [problem.sample(index, "train") for index in range(work.prompts_per_step * work.steps)]
-    prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in asked]
+    samples = [problem.sample(index, "train") for index in range(workload.prompts_per_step * workload.steps)]
+    prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in samples]
     threads = len(os.sched_getaffinity(0))
-    task = {"workload": work._asdict(), "threads": threads, "seed": 0, "prompts": prompts}
-    ours, theirs, has_trl = [], [], True
+    task = {"workload": workload._asdict(), "threads": threads, "seed": 0, "prompts": prompts}
+    our_figures, trl_figures, has_trl = [], [], True
     for number in range(sizes.rounds):
         try:
-            theirs += (
+            trl_figures += (
                 [run(job.trl or sys.executable, STEP_DIRECTORY / "trl_side.py", task)] if has_trl else []
             )
         except subprocess.CalledProcessError:
             has_trl = False
             yield "TRL's step", "not measured: it failed, or TRL is not installed here"
-        ours.append(run(sys.executable, STEP_DIRECTORY / "our_side.py", task))
-        beside = f", TRL {theirs[-1]['median_seconds']:.3f} s" if theirs else ""
-        yield f"step, round {number + 1}", f"{ours[-1]['median_seconds']:.3f} s{beside}"
-    seconds = {name: median(figures[name] for figures in ours) for name in ours[0] if name != "versions"}
-    if theirs:
-        share = seconds["median_seconds"] / median(figures["median_seconds"] for figures in theirs)
+        our_figures.append(run(sys.executable, STEP_DIRECTORY / "our_side.py", task))
+        trl_text = f", TRL {trl_figures[-1]['median_seconds']:.3f} s" if trl_figures else ""
+        yield f"step, round {number + 1}", f"{our_figures[-1]['median_seconds']:.3f} s{trl_text}"
+    seconds = {
+        name: median(figures[name] for figures in our_figures)
+        for name in our_figures[0]
+        if name != "versions"
+    }
+    if trl_figures:
+        share = seconds["median_seconds"] / median(figures["median_seconds"] for figures in trl_figures)
         yield "step, of TRL's", f"{share:.2f} (goal: at most 0.5)"
-    yield from parts_of_step(work, seconds, bandwidth, rate)
+    yield from parts_of_step(workload, seconds, bandwidth, rate)
 
 
 def parts_of_step(work: Workload, seconds: dict[str, float], bandwidth: float, rate: float) -> Rows:
     """Compare sampling with reading all weights per token, and learning with six operations per weight."""
     values = sum(weight.values for weight in read_weights(work.path))
     width = 2 if work.device == "cuda" else 4
-    reading = work.max_new_tokens * values * width / bandwidth
-    sampling = seconds["time/sample_seconds"]
+    reading_seconds = work.max_new_tokens * values * width / bandwidth
+    sampling_seconds = seconds["time/sample_seconds"]
     yield (
         "sampling: reading the weights once a token, of its time",
-        f"{reading:.3f} of {sampling:.3f} s, {reading / sampling:.0%} (goal: 40 %)",
+        (
+            f"{reading_seconds:.3f} of {sampling_seconds:.3f} s, "
+            f"{reading_seconds / sampling_seconds:.0%} (goal: 40 %)"
+        ),
     )
     yield "scoring", f"{seconds.get('time/score_seconds', 0.0):.3f} s"
     tokens = work.prompts_per_step * work.group_size * seconds["length/mean"]
-    arithmetic = 6 * values * tokens / rate
-    learning = seconds["time/update_seconds"]
+    arithmetic_seconds = 6 * values * tokens / rate
+    learning_seconds = seconds["time/update_seconds"]
     yield (
         "learning: its products at the rate above, of its time",
-        f"{arithmetic:.3f} of {learning:.3f} s, {arithmetic / learning:.0%} (goal: 40 %)",
+        (
+            f"{arithmetic_seconds:.3f} of {learning_seconds:.3f} s, "
+            f"{arithmetic_seconds / learning_seconds:.0%} (goal: 40 %)"
+        ),
     )
 
 
@@ -280,11 +305,11 @@ def timed(work: Callable[[], object], device: str, repeats: int = 10) -> float:
     """Return the seconds of the fastest of several calls."""
     fastest = float("inf")
     for _ in range(repeats):
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         work()
         if device == "cuda":
             torch.cuda.synchronize()
-        fastest = min(fastest, time.perf_counter() - began)
+        fastest = min(fastest, time.perf_counter() - started_at)
     return fastest
 
 
@@ -313,9 +338,9 @@ def tests_part(job: Job, _sizes: Sizes) -> Rows:
             text=True,
             check=False,
         )
-        failed = re.findall(r"^FAILED (\S+)", result.stdout, re.MULTILINE)
+        failed_tests = re.findall(r"^FAILED (\S+)", result.stdout, re.MULTILINE)
         last = (result.stdout.strip().splitlines() or [result.stderr[-200:]])[-1].strip("= ")
-        yield file, f"{last} {' '.join(failed[:5])}"
+        yield file, f"{last} {' '.join(failed_tests[:5])}"
 
 
 FUNCTION_BY_PART: dict[str, Callable[[Job, Sizes], Rows]] = {

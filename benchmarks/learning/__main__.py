@@ -50,9 +50,9 @@ def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
         for name in RECIPE_NAMES
     ]
     body = {"name": "learning evidence", "base": {}, "variants": variants, "seeds": seeds}
-    launched = service.http.post("/api/v1/experiments", json=body).raise_for_status().json()["runs"]
+    launched_runs = service.http.post("/api/v1/experiments", json=body).raise_for_status().json()["runs"]
     while True:
-        runs = [service.http.get(f"/api/v1/runs/{run['id']}").json() for run in launched]
+        runs = [service.http.get(f"/api/v1/runs/{run['id']}").json() for run in launched_runs]
         ended_runs = [run for run in runs if run["status"] in ENDED_STATUSES]
         print(f"\r{len(ended_runs)} of {len(runs)} runs", end="", flush=True, file=sys.stderr)
         if len(ended_runs) == len(runs):
@@ -64,26 +64,26 @@ def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
 def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
     """Return what a run learned, from the metrics that the service exports."""
     steps = metric_rows(service, run["id"])
-    evaluated = [(int(row["step"]), float(row["eval/accuracy"])) for row in steps if row["eval/accuracy"]]
-    trained = [row for row in steps if row["reward/mean"]]
-    accuracies = dict(evaluated)
+    evaluations = [(int(row["step"]), float(row["eval/accuracy"])) for row in steps if row["eval/accuracy"]]
+    trained_rows = [row for row in steps if row["reward/mean"]]
+    accuracies = dict(evaluations)
     diagnosis = service.http.get(f"/api/v1/runs/{run['id']}/diagnosis").json()
     return {
         "recipe": run["variant"],
         "seed": run["seed"],
         "status": run["status"],
-        "steps": int(trained[-1]["step"]),
-        "seconds": round(float(trained[-1]["time/wall_seconds"]), 1),
+        "steps": int(trained_rows[-1]["step"]),
+        "seconds": round(float(trained_rows[-1]["time/wall_seconds"]), 1),
         "accuracy": accuracies,
-        "first_accuracy": evaluated[0][1],
-        "best_accuracy": max(accuracy for _, accuracy in evaluated),
-        "last_accuracy": evaluated[-1][1],
-        "step_at_60_percent": next((step for step, accuracy in evaluated if accuracy >= 0.6), None),
-        "first_reward": float(trained[0]["reward/mean"]),
-        "last_reward": float(trained[-1]["reward/mean"]),
-        "last_length": float(trained[-1]["length/mean"]),
-        "last_truncated_frac": float(trained[-1]["length/truncated_frac"]),
-        "last_entropy": float(trained[-1]["policy/entropy"]),
+        "first_accuracy": evaluations[0][1],
+        "best_accuracy": max(accuracy for _, accuracy in evaluations),
+        "last_accuracy": evaluations[-1][1],
+        "step_at_60_percent": next((step for step, accuracy in evaluations if accuracy >= 0.6), None),
+        "first_reward": float(trained_rows[0]["reward/mean"]),
+        "last_reward": float(trained_rows[-1]["reward/mean"]),
+        "last_length": float(trained_rows[-1]["length/mean"]),
+        "last_truncated_frac": float(trained_rows[-1]["length/truncated_frac"]),
+        "last_entropy": float(trained_rows[-1]["policy/entropy"]),
         "verdict": diagnosis["verdict"],
         "onset": diagnosis["onset"],
         "cause": diagnosis["causes"][0]["title"] if diagnosis["causes"] else None,
@@ -110,7 +110,7 @@ def caption(facts: dict[str, Any]) -> str:
 def tables(rows: list[dict[str, Any]]) -> str:
     """Return two tables in Markdown: the healthy recipe and the collapsing one."""
     healthy = [row for row in rows if row["recipe"] == "demo_healthy"]
-    collapsed = [row for row in rows if row["recipe"] == "demo_collapse"]
+    collapse_rows = [row for row in rows if row["recipe"] == "demo_collapse"]
     lines = ["| demo_healthy | start | best | end | step at 60 % | time |", "|---|---|---|---|---|---|"]
     lines += [
         f"| seed {row['seed']} | {row['first_accuracy']:.1%} | {row['best_accuracy']:.1%} "
@@ -126,7 +126,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
         f"| seed {row['seed']} | {row['first_accuracy']:.1%} → {row['best_accuracy']:.1%} → "
         f"{row['last_accuracy']:.1%} | {row['first_reward']:.2f} → {row['last_reward']:.2f} "
         f"| {_verdict(row)} | {row['cause'] or 'none named'} |"
-        for row in collapsed
+        for row in collapse_rows
     ]
     return "\n".join(lines)
 

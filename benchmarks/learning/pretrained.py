@@ -99,11 +99,11 @@ def train(service: Service, arm: str, seed: int, base: dict[str, Any]) -> dict[s
         "seeds": [seed],
     }
     key = {"Idempotency-Key": f"{RECIPE_NAME}-{arm}-{seed}"}
-    answer = service.http.post("/api/v1/experiments", json=body, headers=key)
-    if not answer.is_success:
-        raise SystemExit(f"the run was not launched: {answer.text[:500]}")
-    [launched] = answer.json()["runs"]
-    while (run := service.get(f"/runs/{launched['id']}"))["status"] not in ENDED_STATUSES:
+    response = service.http.post("/api/v1/experiments", json=body, headers=key)
+    if not response.is_success:
+        raise SystemExit(f"the run was not launched: {response.text[:500]}")
+    [launched_run] = response.json()["runs"]
+    while (run := service.get(f"/runs/{launched_run['id']}"))["status"] not in ENDED_STATUSES:
         print(f"\r{arm}, seed {seed}: step {run['last_step'] or 0}", end="", flush=True, file=sys.stderr)
         time.sleep(POLL_SECONDS)
     print(file=sys.stderr)
@@ -142,14 +142,14 @@ def add_result(file: Path, row: dict[str, Any]) -> None:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return a line for each run and the mean gain of arms with several seeds, in Markdown."""
-    about = rows[-1]
-    facts = about["machine"]
+    last_row = rows[-1]
+    facts = last_row["machine"]
     caption = (
         f"SmolLM2-135M-Instruct (float32) on sums and differences of two numbers of one or two digits: "
-        f"{about['held_out']} held-out problems, greedy, before and after training; "
-        f"{about['device'] or 'CPU'}, torch {facts['torch']}, transformers {facts['transformers']}, "
+        f"{last_row['held_out']} held-out problems, greedy, before and after training; "
+        f"{last_row['device'] or 'CPU'}, torch {facts['torch']}, transformers {facts['transformers']}, "
         f"Python {facts['python']}. Every held-out accuracy has a standard error of up to "
-        f"{(0.25 / about['held_out']) ** 0.5 * 100:.1f} points."
+        f"{(0.25 / last_row['held_out']) ** 0.5 * 100:.1f} points."
     )
     lines = [
         caption,

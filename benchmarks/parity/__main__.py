@@ -80,13 +80,13 @@ def main() -> None:
     text = report(compared, answer["versions"], batches)
     print(text)
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
-    wrong = [
+    disagreeing_names = [
         comparison.case.name
         for comparison in compared
         if not comparison.case.differs and not comparison.agrees
     ]
-    if wrong:
-        sys.exit("these should agree with TRL and do not: " + "; ".join(wrong))
+    if disagreeing_names:
+        sys.exit("these should agree with TRL and do not: " + "; ".join(disagreeing_names))
 
 
 def compare(case: Case, trl_answers: list[dict[str, Any]]) -> Comparison:
@@ -98,8 +98,8 @@ def compare(case: Case, trl_answers: list[dict[str, Any]]) -> Comparison:
         case,
         our_answers[0]["loss"],
         trl_answers[0]["loss"],
-        max(abs(ours["loss"] - trl["loss"]) for ours, trl in pairs),
-        max(_largest_gap(ours["gradient"], trl["gradient"]) for ours, trl in pairs),
+        max(abs(our_answer["loss"] - trl_answer["loss"]) for our_answer, trl_answer in pairs),
+        max(_largest_gap(our_answer["gradient"], trl_answer["gradient"]) for our_answer, trl_answer in pairs),
     )
 
 
@@ -161,8 +161,8 @@ def _row(comparison: Comparison) -> str:
 
 
 def _one_sided(side: str, entries: dict[str, str]) -> list[str]:
-    listed = (f"`{name}`" + (f" ({why})" if why else "") for name, why in entries.items())
-    return [f"Only {side} has: " + "; ".join(listed) + "."]
+    items = (f"`{name}`" + (f" ({reason})" if reason else "") for name, reason in entries.items())
+    return [f"Only {side} has: " + "; ".join(items) + "."]
 
 
 if __name__ == "__main__":

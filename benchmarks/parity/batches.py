@@ -23,17 +23,17 @@ def random_batch(seed: int) -> dict[str, Any]:
     def table(draw: Any) -> list[list[float]]:
         return [[draw() for _ in range(width)] for _ in range(ROWS)]
 
-    old = table(lambda: -dice.expovariate(1.0) - 0.01)
+    old_logprobs = table(lambda: -dice.expovariate(1.0) - 0.01)
 
-    def near() -> list[list[float]]:
-        return [[logprob + dice.gauss(0, 0.4) for logprob in row] for row in old]
+    def draw_drifted() -> list[list[float]]:
+        return [[logprob + dice.gauss(0, 0.4) for logprob in row] for row in old_logprobs]
 
     return {
         "lengths": lengths,
-        "old": old,
-        "new": near(),
-        "sampler": near(),
-        "reference": near(),
+        "old": old_logprobs,
+        "new": draw_drifted(),
+        "sampler": draw_drifted(),
+        "reference": draw_drifted(),
         "entropy": table(lambda: dice.uniform(0, 3)),
         "rewards": [_rewards(dice), _rewards(dice)],
         "truncated": [dice.random() < 0.3 for _ in range(ROWS)],

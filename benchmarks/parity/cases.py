@@ -85,20 +85,20 @@ def combination(loss: str, level: str, scale: str, correction: str, **changes: A
     """Return the case of one combination of TRL's four choices."""
     loss_trl, loss_ours = SETTINGS_BY_LOSS[loss]
     limits, correction_ours = SETTINGS_BY_CORRECTION[correction]
-    trl = {"loss_type": loss, "importance_sampling_level": level, "scale_rewards": scale, **loss_trl}
+    trl_settings = {"loss_type": loss, "importance_sampling_level": level, "scale_rewards": scale, **loss_trl}
     if correction == "off_policy_mask":
-        trl["off_policy_mask_threshold"] = 0.1
+        trl_settings["off_policy_mask_threshold"] = 0.1
     elif correction != "none":
-        trl["vllm_importance_sampling_mode"] = correction
-        trl |= {f"vllm_importance_sampling_{side}": limit for side, limit in limits.items()}
-    ours = {
+        trl_settings["vllm_importance_sampling_mode"] = correction
+        trl_settings |= {f"vllm_importance_sampling_{bound}": limit for bound, limit in limits.items()}
+    our_settings = {
         "advantage": {"type": "group_mean", "scale": {"type": SCALE_BY_NAME[scale]}},
         "ratio": RATIO_BY_LEVEL[level],
         **loss_ours,
         **correction_ours,
     }
     name = f"{loss}, {level}, scale {scale}, {'no correction' if correction == 'none' else correction}"
-    return Case(name, trl, ours)._replace(**changes)
+    return Case(name, trl_settings, our_settings)._replace(**changes)
 
 
 def every_combination() -> Iterator[Case]:
@@ -111,8 +111,8 @@ def every_combination() -> Iterator[Case]:
 
 
 def _with(base: Case, name: str, trl: Settings, ours: Settings, **changes: Any) -> Case:
-    merged = None if base.ours is None else base.ours | ours
-    return base._replace(name=name, trl=base.trl | trl, ours=merged, **changes)
+    merged_settings = None if base.ours is None else base.ours | ours
+    return base._replace(name=name, trl=base.trl | trl, ours=merged_settings, **changes)
 
 
 GRPO, DR_GRPO, DAPO, BNPO = (

@@ -34,8 +34,8 @@ def loss_and_gradient(case: Case, objective: Objective, batch: dict[str, Any]) -
 
 
 def _policy_batch(case: Case, objective: Objective, batch: dict[str, Any]) -> PolicyBatch:
-    old = _exact(batch["old"])
-    mask = torch.arange(old.shape[1]) < torch.tensor(batch["lengths"]).unsqueeze(1)
+    old_logprobs = _exact(batch["old"])
+    mask = torch.arange(old_logprobs.shape[1]) < torch.tensor(batch["lengths"]).unsqueeze(1)
     if case.truncated:
         mask = mask & ~torch.tensor(batch["truncated"]).unsqueeze(1)
     if case.holes:
@@ -44,7 +44,7 @@ def _policy_batch(case: Case, objective: Objective, batch: dict[str, Any]) -> Po
         mask=mask,
         advantages=_advantages(case, objective, batch),
         group_index=torch.arange(PROMPTS).repeat_interleave(GROUP_SIZE),
-        old_logprobs=old,
+        old_logprobs=old_logprobs,
         sampler_logprobs=_exact(batch["sampler"]) if case.with_sampler else None,
         reference_logprobs=_exact(batch["reference"]) if objective.needs_reference else None,
     )

@@ -51,10 +51,10 @@ def build(case: Case, directory: str, model: Any, tokenizer: Any, batch: dict[st
         def _generate(self, prompts: list[str]) -> tuple[Any, ...]:
             end = self._tokenizer.eos_token_id
             ids = [
-                [FIRST_PROMPT_ID] * (length - 1) + [FIRST_PROMPT_ID if cut else end]
-                for length, cut in zip(batch["lengths"], batch["truncated"], strict=True)
+                [FIRST_PROMPT_ID] * (length - 1) + [FIRST_PROMPT_ID if is_truncated else end]
+                for length, is_truncated in zip(batch["lengths"], batch["truncated"], strict=True)
             ]
-            written = [
+            written_mask = [
                 [int(not hole) for hole in holes[: len(row)]]
                 for holes, row in zip(batch["holes"], ids, strict=True)
             ]
@@ -64,7 +64,7 @@ def build(case: Case, directory: str, model: Any, tokenizer: Any, batch: dict[st
             return (
                 [[FIRST_PROMPT_ID + row] for row in range(len(prompts))],
                 ids,
-                written if case.holes else None,
+                written_mask if case.holes else None,
                 [""] * len(prompts),
                 sampler if case.with_sampler else None,
                 {},
@@ -107,21 +107,21 @@ def build(case: Case, directory: str, model: Any, tokenizer: Any, batch: dict[st
 def loss_and_gradient(case: Case, trainer: Any, batch: dict[str, Any]) -> dict[str, Any]:
     """Return loss and gradient of one optimizer batch through TRL's scoring and loss."""
 
-    def exact(name: str) -> Tensor:
+    def load_exact(name: str) -> Tensor:
         return torch.tensor(batch[name], dtype=torch.float64)
 
-    entropy = exact("entropy")
-    trainer.model = Answers(exact("old"), entropy)
-    trainer.ref_model = Answers(exact("reference"), entropy)
+    entropy = load_exact("entropy")
+    trainer.model = Answers(load_exact("old"), entropy)
+    trainer.ref_model = Answers(load_exact("reference"), entropy)
     trainer.model.train()
     inputs = trainer._generate_and_score_completions([{"prompt": ""}] * ROWS)  # noqa: SLF001
-    policy, spread = exact("new").requires_grad_(), entropy.requires_grad_()
+    policy, spread = load_exact("new").requires_grad_(), entropy.requires_grad_()
     trainer.model = Answers(policy, spread)
     tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
     loss = torch.zeros((), dtype=torch.float64)
     for indices in torch.arange(ROWS).split(ROWS // case.parts):
-        cut = {name: value[indices] if value.ndim else value for name, value in tensors.items()}
-        loss = loss + trainer.compute_loss(trainer.model, cut)
+        microbatch = {name: value[indices] if value.ndim else value for name, value in tensors.items()}
+        loss = loss + trainer.compute_loss(trainer.model, microbatch)
     gradient = torch.autograd.grad(loss, [policy, spread], allow_unused=True, materialize_grads=True)
     return {"loss": loss.item(), "gradient": [tensor.tolist() for tensor in gradient]}
 

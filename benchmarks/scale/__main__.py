@@ -55,12 +55,12 @@ def main() -> None:
                 by_database[database] = fill_and_measure(installed, size, rounds=rounds)
         _publish(table(by_database, size, rounds), "results.md", share)
     if "rollouts" in arguments.parts:
-        of_rollouts = Rollouts().scaled(share)
+        rollouts_size = Rollouts().scaled(share)
         texts = {}
         for database in arguments.databases:
-            with installation(database, arguments.cache, f"-{of_rollouts.completions}") as installed:
-                texts[database] = inspected(installed, of_rollouts, rounds=rounds)
-        _publish(rollouts_table(texts, of_rollouts, rounds), "results-rollouts.md", share)
+            with installation(database, arguments.cache, f"-{rollouts_size.completions}") as installed:
+                texts[database] = inspected(installed, rollouts_size, rounds=rounds)
+        _publish(rollouts_table(texts, rollouts_size, rounds), "results-rollouts.md", share)
 
 
 def _publish(text: str, name: str, share: float) -> None:
@@ -75,17 +75,17 @@ def inspected(
     """Fill a database with completions if it is empty, start the service on it and measure."""
     note = installed.state / "filled.json"
     if note.exists():
-        filled = FilledRollouts(**json.loads(note.read_text()))
+        contents = FilledRollouts(**json.loads(note.read_text()))
     else:
         upgrade(installed.url)
         engine = open_engine(installed.url)
-        filled = fill_rollouts(open_sessions(engine), size)
+        contents = fill_rollouts(open_sessions(engine), size)
         engine.dispose()
-        note.write_text(json.dumps(asdict(filled)))
+        note.write_text(json.dumps(asdict(contents)))
     service = Service(str(installed.state), DATABASE_URL=installed.url)
     try:
         service.wait()
-        return filled, measure_rollouts(service, filled, size, rounds=rounds)
+        return contents, measure_rollouts(service, contents, size, rounds=rounds)
     finally:
         service.stop()
 
@@ -94,9 +94,9 @@ def rollouts_table(
     by_database: dict[str, tuple[FilledRollouts, dict[str, list[float]]]], size: Rollouts, rounds: int
 ) -> str:
     """Return the response times of inspecting a run in Markdown."""
-    filled, seconds = next(iter(by_database.values()))
+    contents, seconds = next(iter(by_database.values()))
     setting = (
-        f"A run of {filled.completions:,} completions of {size.prompts:,} prompts, {size.steps:,} steps; "
+        f"A run of {contents.completions:,} completions of {size.prompts:,} prompts, {size.steps:,} steps; "
         f"each request {rounds} times over HTTP; {os.cpu_count()} cores, {platform.machine()}, Python "
         f"{platform.python_version()}, load average {os.getloadavg()[2]:.1f}."
     )
@@ -111,10 +111,10 @@ def rollouts_table(
         lines.append(f"| {name} | {' | '.join(cells)} |")
     for title, rates in {
         "rollouts packed and stored a second": (
-            filled.stored_per_second for filled, _ in by_database.values()
+            contents.stored_per_second for contents, _ in by_database.values()
         ),
         "completions indexed for search a second": (
-            filled.indexed_per_second for filled, _ in by_database.values()
+            contents.indexed_per_second for contents, _ in by_database.values()
         ),
     }.items():
         lines.append(f"| {title} | {' | '.join(f'{rate:,.0f}' for rate in rates)} |")
@@ -126,14 +126,14 @@ def fill_and_measure(installed: Installation, size: Size, *, rounds: int) -> Dat
     upgrade(installed.url)
     engine = open_engine(installed.url)
     sessions = open_sessions(engine)
-    filled = fill(sessions, size)
+    contents = fill(sessions, size)
     vacuum(engine)
-    print(f"{filled.points:,} points at {filled.points_per_second:,.0f}/s", flush=True)
-    print(f"{filled.rollouts:,} rollouts at {filled.rollouts_per_second:,.0f}/s", flush=True)
+    print(f"{contents.points:,} points at {contents.points_per_second:,.0f}/s", flush=True)
+    print(f"{contents.rollouts:,} rollouts at {contents.rollouts_per_second:,.0f}/s", flush=True)
     service = Service(str(installed.state), DATABASE_URL=installed.url)
     try:
         service.wait()
-        return DatabaseFigures(filled, measure(service, sessions, size, filled, rounds=rounds))
+        return DatabaseFigures(contents, measure(service, sessions, size, contents, rounds=rounds))
     finally:
         service.stop()
         engine.dispose()

@@ -91,20 +91,20 @@ def fill(sessions: Sessions, size: Size) -> Filled:
     ids = _runs(sessions, size.runs)
     chart_runs, later_runs = ids[: size.chart_runs], ids[size.chart_runs :]
     long_run, wide_run, rollout_run, *ordinary_runs = later_runs
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     points = sum(_curves(sessions, run, CURVE_METRICS, size.chart_steps) for run in chart_runs)
     points += sum(_curves(sessions, run, CURVE_METRICS, 1_000) for run in ordinary_runs[: size.short_runs])
     points += _curves(sessions, long_run, ["reward/mean"], size.long_steps)
     points += _wide(sessions, wide_run, size.wide_steps)
-    seconds = time.perf_counter() - started
-    sealing = seal_all(sessions)
+    seconds = time.perf_counter() - started_at
+    sealing_seconds = seal_all(sessions)
     sources, targets = ordinary_runs[: size.short_runs], ordinary_runs[size.short_runs :][: size.copies]
-    copied = _copy(sessions, sources, targets)
-    started = time.perf_counter()
+    copied_points = _copy(sessions, sources, targets)
+    started_at = time.perf_counter()
     groups = size.rollouts // COMPLETIONS_PER_GROUP // 2
     rollouts = _rollouts(sessions, rollout_run, groups)
     rollouts += sum(_rollouts(sessions, run, groups // 10) for run in ordinary_runs[:10])
-    seconds_of_rollouts = time.perf_counter() - started
+    rollout_seconds = time.perf_counter() - started_at
     for _ in index_groups(sessions):
         pass
     return Filled(
@@ -112,11 +112,11 @@ def fill(sessions: Sessions, size: Size) -> Filled:
         wide_run=wide_run,
         chart_runs=chart_runs,
         rollout_run=rollout_run,
-        points=points + copied,
+        points=points + copied_points,
         points_per_second=points / seconds,
-        sealed_per_second=points / sealing,
+        sealed_per_second=points / sealing_seconds,
         rollouts=rollouts,
-        rollouts_per_second=rollouts / seconds_of_rollouts,
+        rollouts_per_second=rollouts / rollout_seconds,
     )
 
 
@@ -213,8 +213,8 @@ def _wide(sessions: Sessions, run: str, steps: int) -> int:
             values = chance.normal(1, 0.1, len(WIDE_METRICS))
             values[chance.random(len(WIDE_METRICS)) < 0.01] = math.nan
             values[-1] = math.nan
-            at = np.flatnonzero(chance.random(len(WIDE_METRICS)) < share)
-            batch.append((step, {WIDE_METRICS[index]: float(values[index]) for index in at}))
+            indices = np.flatnonzero(chance.random(len(WIDE_METRICS)) < share)
+            batch.append((step, {WIDE_METRICS[index]: float(values[index]) for index in indices}))
         with sessions.begin() as session:
             write_points(session, run, 1, batch)
         points += sum(len(values) for _, values in batch)
@@ -223,19 +223,19 @@ def _wide(sessions: Sessions, run: str, steps: int) -> int:
 
 def seal_all(sessions: Sessions) -> float:
     """Seal all points, as the service would have done, and return the seconds that it took."""
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     while True:
         with open_read_session(sessions) as session:
             tasks = find_sealable(session)
         if not tasks:
-            return time.perf_counter() - started
+            return time.perf_counter() - started_at
         for _ in seal(sessions, tasks):
             pass
 
 
 def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
     """Copy the curves of the sources to the targets within the database."""
-    copied = 0
+    point_count = 0
     for first in range(0, len(targets), 20):
         with sessions.begin() as session:
             for number, target in enumerate(targets[first : first + 20], first):
@@ -249,8 +249,8 @@ def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
                 session.execute(
                     update(Attempt).where(Attempt.run_id == target).values(packed_step=ALL_PACKED)
                 )
-                copied += 1_000 * len(CURVE_METRICS)
-    return copied
+                point_count += 1_000 * len(CURVE_METRICS)
+    return point_count
 
 
 def _rollouts(sessions: Sessions, run: str, groups: int) -> int:

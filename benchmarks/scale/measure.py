@@ -49,8 +49,8 @@ def measure(service: Service, sessions: Sessions, size: Size, filled: Filled, *,
 
 def percentile(seconds: list[float], share: float) -> float:
     """Return a percentile by nearest rank."""
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    sorted_seconds = sorted(seconds)
+    return sorted_seconds[min(len(sorted_seconds) - 1, int(share * len(sorted_seconds)))]
 
 
 def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
@@ -97,11 +97,11 @@ def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
 
 def timed(service: Service, path: str, params: Params) -> float:
     """Return the seconds of a request, which must succeed."""
-    started = time.perf_counter()
-    answer = service.http.get(f"/api/v1{path}", params=params)
-    seconds = time.perf_counter() - started
-    if not answer.is_success:
-        raise SystemExit(f"{path} {params}: {answer.status_code} {answer.text[:300]}")
+    started_at = time.perf_counter()
+    response = service.http.get(f"/api/v1{path}", params=params)
+    seconds = time.perf_counter() - started_at
+    if not response.is_success:
+        raise SystemExit(f"{path} {params}: {response.status_code} {response.text[:300]}")
     return seconds
 
 
@@ -110,13 +110,13 @@ def _walk(service: Service, sessions: Sessions, figures: Figures) -> None:
     with sessions() as session:
         expected = set(session.scalars(select(Run.id)))
     finished = threading.Event()
-    adding = threading.Thread(target=_add_runs, args=(sessions, finished, figures))
-    adding.start()
+    adding_thread = threading.Thread(target=_add_runs, args=(sessions, finished, figures))
+    adding_thread.start()
     try:
         met = list(_all_runs(service))
     finally:
         finished.set()
-        adding.join()
+        adding_thread.join()
     figures.walked = len(met)
     figures.walked_twice = len(met) - len(set(met))
     figures.missed = len(expected - set(met))
@@ -154,17 +154,19 @@ def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 
         "Rollouts": (f"/rollouts?run={filled.rollout_run}", "text=boxed"),
     }
     with chromium() as browser:
-        for name, (path, drawn) in pages.items():
-            timings = (_visit(fresh_page(browser, service), service.url + path, drawn) for _ in range(visits))
+        for name, (path, selector) in pages.items():
+            timings = (
+                _visit(fresh_page(browser, service), service.url + path, selector) for _ in range(visits)
+            )
             paints, data_times = zip(*timings, strict=True)
             figures.pages[name] = (median(paints), median(data_times))
 
 
 def _visit(page: Any, address: str, drawn: str) -> tuple[float, float]:
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     page.goto(address)
     page.locator(drawn).first.wait_for(timeout=60_000)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - started_at
     paint = page.evaluate(FIRST_PAINT) / 1000
     page.context.close()
     return paint, seconds

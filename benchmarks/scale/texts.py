@@ -74,7 +74,7 @@ def fill_rollouts(sessions: Sessions, size: Rollouts) -> FilledRollouts:
         session.execute(insert(Attempt), [attempt_row(row["id"])])
         run = row["id"]
     writer = _Writer(size)
-    started, completions = time.perf_counter(), 0
+    started_at, completions = time.perf_counter(), 0
     for first in range(0, size.steps, STEPS_PER_BATCH):
         packed = PackedGroups()
         for step in range(first + 1, min(first + STEPS_PER_BATCH, size.steps) + 1):
@@ -82,12 +82,12 @@ def fill_rollouts(sessions: Sessions, size: Rollouts) -> FilledRollouts:
         completions += len(packed.rollouts)
         with sessions.begin() as session:
             write_groups(session, packed)
-    stored = time.perf_counter() - started
-    started = time.perf_counter()
+    storing_seconds = time.perf_counter() - started_at
+    started_at = time.perf_counter()
     for _ in index_groups(sessions):
         pass
-    indexed = time.perf_counter() - started
-    return FilledRollouts(run, completions, completions / stored, completions / indexed)
+    indexing_seconds = time.perf_counter() - started_at
+    return FilledRollouts(run, completions, completions / storing_seconds, completions / indexing_seconds)
 
 
 class _Writer:
@@ -115,8 +115,8 @@ class _Writer:
         self, kind: str, index: int, prompt: int, step: int, count: int, *, has_tokens: bool
     ) -> GroupRecord:
         progress = step / self._size.steps
-        right = self._chance.random(count) < 0.3 * progress + 0.7 * self._difficulty[prompt]
-        texts = [self._text(progress, is_right=is_right) for is_right in right.tolist()]
+        correct = self._chance.random(count) < 0.3 * progress + 0.7 * self._difficulty[prompt]
+        texts = [self._text(progress, is_right=is_right) for is_right in correct.tolist()]
         return GroupRecord(
             kind=kind,
             prompt_index=index,
@@ -127,14 +127,14 @@ class _Writer:
             answer=str(prompt),
             completions=tuple(
                 self._completion(text, is_right=is_right, has_tokens=has_tokens)
-                for text, is_right in zip(texts, right.tolist(), strict=True)
+                for text, is_right in zip(texts, correct.tolist(), strict=True)
             ),
         )
 
     def _text(self, progress: float, *, is_right: bool) -> str:
         count = int(self._chance.integers(SHORTEST, LONGEST))
-        places = np.searchsorted(self._cumulated, self._chance.random(count)).tolist()
-        words = [self._words[min(rank, VOCABULARY_SIZE - 1)] for rank in places]
+        ranks = np.searchsorted(self._cumulated, self._chance.random(count)).tolist()
+        words = [self._words[min(rank, VOCABULARY_SIZE - 1)] for rank in ranks]
         if self._chance.random() < (0.5 if progress > 0.5 else 0.02):
             words[count // 2 : count // 2] = [f"{SPREADING_PHRASE},"]
         if self._chance.random() < 1e-4:
@@ -166,9 +166,9 @@ class _Writer:
 
 def _vocabulary(chance: Any) -> list[str]:
     """Return distinct words of two to four syllables, the most common first."""
-    syllables = [c + v for c in "bcdfghklmnprstvz" for v in "aeiou"]
+    syllables = [consonant + vowel for consonant in "bcdfghklmnprstvz" for vowel in "aeiou"]
     vocabulary: dict[str, None] = dict.fromkeys(("the", "so", "we", "is", "and", "of", "then", "equals"))
     while len(vocabulary) < VOCABULARY_SIZE:
-        parts = chance.choice(syllables, int(chance.integers(2, 5)))
-        vocabulary["".join(parts)] = None
+        word_syllables = chance.choice(syllables, int(chance.integers(2, 5)))
+        vocabulary["".join(word_syllables)] = None
     return list(vocabulary)

@@ -47,9 +47,9 @@ def main() -> None:
             title = "tiny policy of 0.8 M parameters"
             tables["tiny"] = table(measured(TINY_WORKLOAD, arguments), TINY_WORKLOAD, title, arguments)
         if arguments.only in {None, "large"}:
-            work = Workload(large_policy(Path(directory) / "large"), 4, 4, 64, 1e-5, 1, 4)
+            workload = Workload(large_policy(Path(directory) / "large"), 4, 4, 64, 1e-5, 1, 4)
             title = f"random Qwen3 of 80 M parameters, vocabulary {VOCABULARY_SIZE:,}"
-            tables["large"] = table(measured(work, arguments), work, title, arguments)
+            tables["large"] = table(measured(workload, arguments), workload, title, arguments)
     FIGURES_PATH.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
     text = "\n\n".join(tables[name] for name in ("tiny", "large") if name in tables)
     print(f"\n{text}")
@@ -59,20 +59,22 @@ def main() -> None:
 def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Return the figures of each round of all sides."""
     problem = Sums(seed=0)
-    asked = [problem.sample(index, "train") for index in range(work.prompts_per_step * work.steps)]
-    prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in asked]
+    samples = [problem.sample(index, "train") for index in range(work.prompts_per_step * work.steps)]
+    prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in samples]
     job = {"workload": work._asdict(), "threads": arguments.threads, "seed": 0, "prompts": prompts}
-    sides: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
-    before = f"GRPO Lab, {version_of(arguments.before)}" if arguments.before else ""
+    figures_by_trainer: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
+    earlier_name = f"GRPO Lab, {version_of(arguments.before)}" if arguments.before else ""
     for number in range(arguments.rounds):
-        sides["TRL"].append(run(arguments.trl or python_of_trl(), HERE / "trl_side.py", job))
-        sides["GRPO Lab"].append(run(sys.executable, HERE / "our_side.py", job))
-        if before:
+        figures_by_trainer["TRL"].append(run(arguments.trl or python_of_trl(), HERE / "trl_side.py", job))
+        figures_by_trainer["GRPO Lab"].append(run(sys.executable, HERE / "our_side.py", job))
+        if earlier_name:
             figures = run(sys.executable, HERE / "our_side.py", job, arguments.before)
-            sides.setdefault(before, []).append(figures)
-        times = ", ".join(f"{name} {rounds[-1]['median_seconds']:.3f} s" for name, rounds in sides.items())
+            figures_by_trainer.setdefault(earlier_name, []).append(figures)
+        times = ", ".join(
+            f"{name} {rounds[-1]['median_seconds']:.3f} s" for name, rounds in figures_by_trainer.items()
+        )
         print(f"round {number + 1}: {times}", flush=True)
-    return sides
+    return figures_by_trainer
 
 
 def large_policy(directory: Path) -> str:

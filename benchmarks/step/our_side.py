@@ -70,17 +70,21 @@ def trainer_of(work: Workload, listener: Listener, seed: int) -> Trainer:
 
 def main() -> None:
     job = json.load(sys.stdin)
-    work = Workload(**job["workload"])
+    workload = Workload(**job["workload"])
     torch.set_num_threads(job["threads"])
     listener = Listener()
-    trainer = trainer_of(work, listener, job["seed"])
+    trainer = trainer_of(workload, listener, job["seed"])
     trainer.train()
-    seconds = [after - before for before, after in zip(listener.ends, listener.ends[1:], strict=False)]
+    seconds = [
+        end - previous_end for previous_end, end in zip(listener.ends, listener.ends[1:], strict=False)
+    ]
     versions = {"transformers": transformers.__version__, "torch": torch.__version__}
-    extra_figures = {name: median(values[work.warm_up_steps :]) for name, values in listener.parts.items()}
-    if work.device == "cuda":
+    extra_figures = {
+        name: median(values[workload.warm_up_steps :]) for name, values in listener.parts.items()
+    }
+    if workload.device == "cuda":
         extra_figures["peak_bytes"] = torch.cuda.max_memory_allocated()
-    report(work, seconds, listener.accuracy, versions, extra_figures)
+    report(workload, seconds, listener.accuracy, versions, extra_figures)
 
 
 if __name__ == "__main__":

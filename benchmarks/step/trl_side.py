@@ -32,23 +32,23 @@ class Stopwatch(TrainerCallback):
 
 def main() -> None:
     job = json.load(sys.stdin)
-    work = Workload(**job["workload"])
+    workload = Workload(**job["workload"])
     torch.set_num_threads(job["threads"])
     logging.disable(logging.WARNING)
-    is_gpu = work.device == "cuda"
+    is_gpu = workload.device == "cuda"
     dtype = torch.bfloat16 if is_gpu else torch.float32
     accuracy: list[float] = []
 
     def reward(completions: list[str], answer: list[str], **_kwargs: Any) -> list[float]:
-        scores = [correctness(text, right) for text, right in zip(completions, answer, strict=True)]
+        scores = [correctness(text, expected) for text, expected in zip(completions, answer, strict=True)]
         accuracy.append(sum(scores) / len(scores))
         return scores
 
     stopwatch = Stopwatch()
     with tempfile.TemporaryDirectory() as directory:
         trainer = trl.GRPOTrainer(
-            model=AutoModelForCausalLM.from_pretrained(work.policy, dtype=dtype),
-            processing_class=AutoTokenizer.from_pretrained(work.policy),
+            model=AutoModelForCausalLM.from_pretrained(workload.policy, dtype=dtype),
+            processing_class=AutoTokenizer.from_pretrained(workload.policy),
             reward_funcs=reward,
             train_dataset=Dataset.from_list(job["prompts"]),
             callbacks=[stopwatch],
@@ -57,14 +57,14 @@ def main() -> None:
                 use_cpu=not is_gpu,
                 bf16=is_gpu,
                 seed=job["seed"],
-                max_steps=work.steps,
-                per_device_train_batch_size=work.prompts_per_step * work.group_size,
-                num_generations=work.group_size,
-                max_completion_length=work.max_new_tokens,
+                max_steps=workload.steps,
+                per_device_train_batch_size=workload.prompts_per_step * workload.group_size,
+                num_generations=workload.group_size,
+                max_completion_length=workload.max_new_tokens,
                 temperature=1.0,
                 loss_type="grpo",
                 beta=0.0,
-                learning_rate=work.learning_rate,
+                learning_rate=workload.learning_rate,
                 lr_scheduler_type="constant",
                 gradient_checkpointing=False,
                 shuffle_dataset=False,
@@ -78,7 +78,7 @@ def main() -> None:
         trainer.train()
     versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
     extra_figures = {"peak_bytes": torch.cuda.max_memory_allocated()} if is_gpu else {}
-    report(work, stopwatch.seconds, accuracy, versions, extra_figures)
+    report(workload, stopwatch.seconds, accuracy, versions, extra_figures)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,12 @@ def report(
     extra_figures: dict[str, float] | None = None,
 ) -> None:
     """Print one line of JSON for the parent process."""
-    counted = step_seconds[work.warm_up_steps :]
-    figures = {"median_seconds": median(counted), "fastest_seconds": min(counted), "steps": len(counted)}
+    counted_seconds = step_seconds[work.warm_up_steps :]
+    figures = {
+        "median_seconds": median(counted_seconds),
+        "fastest_seconds": min(counted_seconds),
+        "steps": len(counted_seconds),
+    }
     figures |= extra_figures or {}
     print(
         json.dumps(

@@ -43,8 +43,8 @@ def main() -> None:
     quick = parser.parse_args().quick
     runs, steps = (3, 2_000) if quick else (20, 10_000)
     curves = {name: np.array(values_of(number, steps)) for number, name in enumerate(names_of(runs))}
-    halves = {name: values.astype(np.float32).astype(np.float64) for name, values in curves.items()}
-    columns = [measured(curves), measured(halves)]
+    rounded_curves = {name: values.astype(np.float32).astype(np.float64) for name, values in curves.items()}
+    columns = [measured(curves), measured(rounded_curves)]
     setting = (
         f"{runs} runs x {steps:,} steps of one metric, noise around a rise with a spike and a NaN in each; "
         "files and tables, vacuumed, divided by points; "
@@ -67,10 +67,10 @@ def measured(curves: Curves) -> dict[str, float]:
     points = sum(map(len, curves.values()))
     byte_counts: dict[str, float] = {}
     for database in ("sqlite", "postgres"):
-        live, sealed = ours(database, curves)
+        row_bytes, sealed_bytes = ours(database, curves)
         byte_counts |= {
-            f"GRPO Lab, {database}, sealed": sealed,
-            f"GRPO Lab, {database}, while it trains": live,
+            f"GRPO Lab, {database}, sealed": sealed_bytes,
+            f"GRPO Lab, {database}, while it trains": row_bytes,
         }
     byte_counts["Parquet, a file for each run, zstd"] = parquet(curves)
     for peer in PEER_NAMES:
@@ -85,7 +85,7 @@ def ours(database: str, curves: Curves) -> tuple[int, int]:
         upgrade(installed.url)
         engine = open_engine(installed.url, pool_size=2)
         sessions = open_sessions(engine)
-        empty = used_bytes(sessions, TABLE_NAMES)
+        empty_bytes = used_bytes(sessions, TABLE_NAMES)
         for number, (name, values) in enumerate(curves.items()):
             with sessions.begin() as session:
                 row = run_row(number, name, len(values))
@@ -93,11 +93,11 @@ def ours(database: str, curves: Curves) -> tuple[int, int]:
                 session.execute(insert(Attempt), [attempt_row(row["id"])])
                 points = ((step, {METRIC_NAME: reward}) for step, reward in enumerate(values.tolist(), 1))
                 write_points(session, row["id"], 1, points)
-        live = used_bytes(sessions, TABLE_NAMES)
+        row_bytes = used_bytes(sessions, TABLE_NAMES)
         seal_all(sessions)
-        sealed = used_bytes(sessions, TABLE_NAMES)
+        sealed_bytes = used_bytes(sessions, TABLE_NAMES)
         engine.dispose()
-    return live - empty, sealed - empty
+    return row_bytes - empty_bytes, sealed_bytes - empty_bytes
 
 
 def parquet(curves: Curves) -> int:
@@ -127,10 +127,10 @@ def peer_bytes(peer: str, curves: Curves) -> tuple[int, str]:
             "curves": str(curves_directory),
             "names": list(curves),
         }
-        stored = run(python_of(peer), SIDES_PATH, job | {"within": 600.0, "threads": 1})
-        if len(stored["ids"]) < len(curves):
-            raise SystemExit(f"{peer} stored {len(stored['ids'])} of {len(curves)} runs")
-        return sum(file_sizes(directory)), stored["version"]
+        created = run(python_of(peer), SIDES_PATH, job | {"within": 600.0, "threads": 1})
+        if len(created["ids"]) < len(curves):
+            raise SystemExit(f"{peer} stored {len(created['ids'])} of {len(curves)} runs")
+        return sum(file_sizes(directory)), created["version"]
 
 
 def file_sizes(directory: Path) -> Iterator[int]:

@@ -21,11 +21,11 @@ def used_bytes(sessions: Sessions, tables: Sequence[str]) -> int:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         if engine.dialect.name == "sqlite":
             names = ("page_size", "page_count", "freelist_count")
-            size, pages, free = (connection.scalar(text(f"PRAGMA {name}")) for name in names)
-            return int(size * (pages - free))
+            size, pages, free_pages = (connection.scalar(text(f"PRAGMA {name}")) for name in names)
+            return int(size * (pages - free_pages))
         total = 0
         for table in tables:
-            apart = connection.scalar(TOAST_SIZE_QUERY, {"table": table})
-            connection.execute(text(f"VACUUM {'' if apart else 'FULL'} {table}"))
+            has_toast = connection.scalar(TOAST_SIZE_QUERY, {"table": table})
+            connection.execute(text(f"VACUUM {'' if has_toast else 'FULL'} {table}"))
             total += connection.scalar(text(f"SELECT pg_total_relation_size('{table}')"))
         return total

@@ -25,11 +25,11 @@
  *   of app/state.js.
  * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) automatically.
  * - Shared components: components/shared/; numbers and times: lib/text/format.js;
- *   colours of runs: `relatedLooks(groups)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.
+ *   colours of runs: `makeRelatedLooks(groups)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.
  */
 import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
 import { currentAddress, followLinks, navigate } from './app/router.js';
-import { home, pageAt } from './app/pages.js';
+import { home, findPage } from './app/pages.js';
 import { loadCatalog, sayError } from './app/state.js';
 import { Frame, startFrame } from './components/frame/frame.js';
 import { highlightWords } from './components/frame/help_words.js';
@@ -37,7 +37,7 @@ import { Empty, Failure, Skeleton } from './components/shared/states.js';
 
 /** The view of the current path, which is loaded when first needed. If it crashes, the frame continues to work. */
 function Page() {
-  const match = pageAt(currentAddress.value.path);
+  const match = findPage(currentAddress.value.path);
   const [views, setViews] = useState(new Map());
   const [crash, reset] = useErrorBoundary((error) => console.error(error));
   const page = match?.page;

@@ -1,7 +1,12 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { limitsOf, outsideOf, rangeWithoutOutliers, withPossibleBand } from '../../frontend/src/charts/limits.js';
-import { possibleRange } from '../../frontend/src/lib/metrics.js';
+import {
+  findLimits,
+  countOutside,
+  findRangeWithoutOutliers,
+  withPossibleBand,
+} from '../../frontend/src/charts/limits.js';
+import { findPossibleRange } from '../../frontend/src/lib/metrics.js';
 import { assertClose } from './assertions.js';
 import { figure, series } from './series.js';
 
@@ -27,7 +32,7 @@ test('a band of the smallest and the largest run is shown whole', () => {
 
 test('a band ends where no value can be, unless the curve itself goes on there', () => {
   const shares = series({ values: [0.1, 0.5, 0.9], low: [-0.2, 0.3, null], high: [0.4, 0.7, 1.2] });
-  const bounded = withPossibleBand(shares, possibleRange({ name: 'eval/accuracy', unit: 'fraction' }));
+  const bounded = withPossibleBand(shares, findPossibleRange({ name: 'eval/accuracy', unit: 'fraction' }));
   assert.deepEqual(
     [bounded.low, bounded.high],
     [
@@ -48,7 +53,7 @@ test('what a metric can be follows from its unit', () => {
     ['kl/k1', 'nats', [-Infinity, Infinity]],
     ['critic/explained_variance', 'fraction', [-Infinity, Infinity]],
   ])
-    assert.deepEqual(possibleRange({ name, unit }), range, name);
+    assert.deepEqual(findPossibleRange({ name, unit }), range, name);
 });
 
 test('all panels of a run have one x range', () => {
@@ -92,12 +97,12 @@ const HUNDRED = Array.from({ length: 100 }, (_, i) => i);
 
 test('outliers are values far from all others', () => {
   for (const values of [[1, 2, 3, 4, 5], Array(5).fill(1), [], [7]])
-    assert.equal(rangeWithoutOutliers(values), null, String(values));
+    assert.equal(findRangeWithoutOutliers(values), null, String(values));
   for (const values of [
     [...Array(100).fill(0), 90],
     [...HUNDRED, 1e9],
   ]) {
-    const [low, high] = rangeWithoutOutliers(values);
+    const [low, high] = findRangeWithoutOutliers(values);
     assert.ok(low <= Math.min(...values), String(low));
     assert.ok(high < Math.max(...values) / 2, String(high));
   }
@@ -110,8 +115,8 @@ test('the outlier toggle cuts the axis and counts what it hides', () => {
   assert.ok(!('range' in layoutOf([spiky]).yaxis));
   assert.ok(layoutOf([spiky], { outliers: false }).yaxis.range[1] < 3);
   const lines = [{ series: spiky }];
-  const limits = limitsOf(lines, { logY: false, outliers: false });
-  assert.equal(outsideOf(lines, limits), 1);
+  const limits = findLimits(lines, { logY: false, outliers: false });
+  assert.equal(countOutside(lines, limits), 1);
 });
 
 test('a range by hand is that of the axis', () => {

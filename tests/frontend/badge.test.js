@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { badge } from '../../frontend/src/charts/badge.js';
+import { makeBadge } from '../../frontend/src/charts/badge.js';
 import { series } from './series.js';
 
 const view = (items, changes) => ({
@@ -14,9 +14,9 @@ const view = (items, changes) => ({
   maxRuns: 200,
   ...changes,
 });
-const texts = (items, changes) => badge(items, view(items, changes)).map(({ text }) => text);
+const texts = (items, changes) => makeBadge(items, view(items, changes)).map(({ text }) => text);
 const unusual = (items, changes) =>
-  badge(items, view(items, changes))
+  makeBadge(items, view(items, changes))
     .filter(({ isUsual }) => !isUsual)
     .map(({ text }) => text);
 

@@ -1,6 +1,11 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { breakdownAddress, isExplainedByPrompts, readWindow, usualWindows } from '../../frontend/src/lib/breakdown.js';
+import {
+  breakdownAddress,
+  isExplainedByPrompts,
+  readWindow,
+  chooseUsualWindows,
+} from '../../frontend/src/lib/breakdown.js';
 
 test('windows are read from fields and from the steps of a panel', () => {
   for (const [text, window] of [
@@ -20,10 +25,10 @@ test('the first windows are those between which the metric changed most', () => 
   const steps = Array.from({ length: 60 }, (_, i) => i + 1);
   const values = steps.map((step) => (step < 40 ? 0 : -1));
   const windows = { before: { first: 30, last: 39 }, after: { first: 40, last: 49 } };
-  assert.deepEqual(usualWindows(steps, values), windows);
-  assert.equal(usualWindows([1], [0]), null);
+  assert.deepEqual(chooseUsualWindows(steps, values), windows);
+  assert.equal(chooseUsualWindows([1], [0]), null);
   const pair = { before: { first: 5, last: 5 }, after: { first: 9, last: 9 } };
-  assert.deepEqual(usualWindows([5, 9], [0, NaN]), pair);
+  assert.deepEqual(chooseUsualWindows([5, 9], [0, NaN]), pair);
 });
 
 test('prompts explain a change only where one was sampled in both windows and has a quarter of it', () => {

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { looksTogether, PALETTES, shadedLooks, shadesOf, slotsOfGroups } from '../../frontend/src/lib/colours.js';
+import { makeLooks, PALETTES, makeShadedLooks, makeShades, chooseSlots } from '../../frontend/src/lib/colours.js';
 
 // Machado, Oliveira and Fernandes 2009, severity 1.
 const EYES = {
@@ -50,7 +50,7 @@ const luminance = (colour) => dot([0.2126, 0.7152, 0.0722], linear(colour));
 
 test('ten runs have ten colours and the eleventh is dashed', () => {
   const items = Array.from({ length: 11 }, (_, slot) => ({ key: String(slot), slot }));
-  const looks = [...looksTogether(items, 'light').values()];
+  const looks = [...makeLooks(items, 'light').values()];
   assert.equal(new Set(looks.slice(0, 10).map(({ colour }) => colour)).size, 10);
   assert.deepEqual(
     looks.map(({ dash }) => dash),
@@ -74,7 +74,7 @@ test('a group has the colour of its first run unless another has it', () => {
     ],
     [Array(11).fill(7), [7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7]],
   ])
-    assert.deepEqual(slotsOfGroups(firstSlots), slots, String(firstSlots));
+    assert.deepEqual(chooseSlots(firstSlots), slots, String(firstSlots));
 });
 
 test('any two colours stay apart for every eye', () => {
@@ -98,7 +98,7 @@ test('lines have a contrast of three to one', () => {
 test('shades of a colour have a contrast of three to one and stay apart', () => {
   for (const [theme, background] of Object.entries(BACKGROUNDS))
     for (const colour of PALETTES[theme]) {
-      const shades = shadesOf(colour, 3, theme);
+      const shades = makeShades(colour, 3, theme);
       for (const shade of shades) {
         const [dark, light] = [luminance(shade), luminance(background)].sort((a, b) => a - b);
         assert.ok((light + 0.05) / (dark + 0.05) >= 3, `${shade} of ${colour} on ${background}`);
@@ -110,11 +110,11 @@ test('shades of a colour have a contrast of three to one and stay apart', () => 
 
 test('runs of one group have shades of its colour and its dash', () => {
   const look = { colour: PALETTES.light[0], dash: 'dash', print: PALETTES.light[0] };
-  const looks = shadedLooks([{ look, keys: ['a', 'b'] }], 'light');
+  const looks = makeShadedLooks([{ look, keys: ['a', 'b'] }], 'light');
   assert.deepEqual(
     [...looks.values()].map(({ dash }) => dash),
     ['dash', 'dash'],
   );
   assert.notEqual(looks.get('a').colour, looks.get('b').colour);
-  assert.deepEqual(shadedLooks([{ look, keys: ['a'] }], 'light').get('a'), look);
+  assert.deepEqual(makeShadedLooks([{ look, keys: ['a'] }], 'light').get('a'), look);
 });

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { readColumn, usualColumns, writeColumn } from '../../frontend/src/lib/columns.js';
+import { readColumn, chooseUsualColumns, writeColumn } from '../../frontend/src/lib/columns.js';
 
 test('columns are restored from the address, and anything else is ignored', () => {
   for (const column of [
@@ -14,11 +14,11 @@ test('columns are restored from the address, and anything else is ignored', () =
 
 test('the usual columns are the ends of the run and two other runs', () => {
   const step = (number) => ({ run: '', step: number });
-  assert.deepEqual(usualColumns([0, 10, 20, 30], 10, []), [step(0), step(30)]);
-  assert.deepEqual(usualColumns([0, 10], 10, ['b', 'c', 'd']), [
+  assert.deepEqual(chooseUsualColumns([0, 10, 20, 30], 10, []), [step(0), step(30)]);
+  assert.deepEqual(chooseUsualColumns([0, 10], 10, ['b', 'c', 'd']), [
     step(0),
     { run: 'b', step: null },
     { run: 'c', step: null },
   ]);
-  assert.deepEqual(usualColumns([10], 10, []), []);
+  assert.deepEqual(chooseUsualColumns([10], 10, []), []);
 });

@@ -1,13 +1,13 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { scaleDifferences, scalesApart } from '../../frontend/src/lib/runs/comparable.js';
-import { differences, formatField, groupDifferences } from '../../frontend/src/lib/runs/config.js';
+import { scaleDifferences, findScalesApart } from '../../frontend/src/lib/runs/comparable.js';
+import { findDifferences, formatField, groupDifferences } from '../../frontend/src/lib/runs/config.js';
 import {
-  asMarkdown,
-  configColumns,
-  fieldRows,
-  meaningRows,
-  sameFields,
+  toMarkdown,
+  makeConfigColumns,
+  makeFieldRows,
+  makeMeaningRows,
+  findSameFields,
 } from '../../frontend/src/lib/runs/differences.js';
 
 const reward = (changes = {}) => ({
@@ -21,7 +21,7 @@ test('only fields that differ are listed', () => {
     { a: { b: 2, c: [1] }, d: null, e: true },
   ];
   assert.deepEqual(
-    differences(configs).map(({ path }) => path),
+    findDifferences(configs).map(({ path }) => path),
     ['a.b', 'e'],
   );
 });
@@ -64,14 +64,14 @@ test('distinct configs are columns and their meaning is said', () => {
     ['b', 2],
     ['c', 1],
   ].map(([name, lr]) => ({ name, runs: [{ config: { lr, g: 4, seed: 0 } }] }));
-  const { paths, columns } = configColumns(groups);
+  const { paths, columns } = makeConfigColumns(groups);
   assert.deepEqual(paths, ['lr']);
   assert.deepEqual(
     columns.map(({ names }) => names),
     [['a', 'c'], ['b']],
   );
-  assert.deepEqual(fieldRows(paths, columns), [{ label: 'lr', texts: ['1', '2'] }]);
-  const meanings = meaningRows([
+  assert.deepEqual(makeFieldRows(paths, columns), [{ label: 'lr', texts: ['1', '2'] }]);
+  const meanings = makeMeaningRows([
     { formula: 'J', formula_legend: [{ symbol: 'r', meaning: '0 to 1' }], formula_notes: [] },
     { formula: 'J', formula_legend: [{ symbol: 'r', meaning: '-1 to 1' }], formula_notes: ['cut'] },
   ]);
@@ -79,8 +79,8 @@ test('distinct configs are columns and their meaning is said', () => {
     { label: 'r', texts: ['0 to 1', '-1 to 1'] },
     { label: 'cut', texts: ['–', 'yes'] },
   ]);
-  assert.deepEqual(sameFields(columns[0].config, paths), [{ path: 'g', text: '4' }]);
-  const markdown = asMarkdown(['x|y'], [{ label: 'a_b', texts: ['<b>\n2'] }]);
+  assert.deepEqual(findSameFields(columns[0].config, paths), [{ path: 'g', text: '4' }]);
+  const markdown = toMarkdown(['x|y'], [{ label: 'a_b', texts: ['<b>\n2'] }]);
   assert.equal(markdown, '| field | x\\|y |\n| --- | --- |\n| a\\_b | \\<b\\> 2 |\n');
 });
 
@@ -118,7 +118,7 @@ test('rewards of runs of two origins are not comparable', () => {
     ],
   ]) {
     const runs = origins.map((origin) => ({ origin, config: {} }));
-    const differing = METRICS.map(([metric, about]) => scalesApart(metric, about, runs).length > 0);
+    const differing = METRICS.map(([metric, about]) => findScalesApart(metric, about, runs).length > 0);
     assert.deepEqual(differing, apart, String(origins));
   }
 });

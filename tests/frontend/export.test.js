@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { exportOf } from '../../frontend/src/charts/export.js';
+import { makeExport } from '../../frontend/src/charts/export.js';
 import { figure, series } from './series.js';
 
 const ABOUT = {
@@ -15,7 +15,7 @@ const ABOUT = {
 };
 
 /** A panel's figure as a file, with the texts that `changes` gives. */
-const exported = (changes) => exportOf(figure([series()]), { ...ABOUT, yRange: null, cursorX: null, ...changes });
+const exported = (changes) => makeExport(figure([series()]), { ...ABOUT, yRange: null, cursorX: null, ...changes });
 
 test('no text of a figure is markup', () => {
   const text = '<a href="javascript:alert(1)">x</a>';

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { bandOf, isolatedSizes, isOutside, pathOf } from '../../frontend/src/charts/figure.js';
+import { makeBandOutline, findIsolatedSizes, isOutside, makePath } from '../../frontend/src/charts/figure.js';
 import { only } from './assertions.js';
 import { figure, series } from './series.js';
 
@@ -34,12 +34,12 @@ test('each kind of non-finite value has its own mark', () => {
 });
 
 test('a lone point between gaps is visible', () => {
-  assert.deepEqual(isolatedSizes([1, null, 2, null, 3, 4]), [5, 0, 5, 0, 0, 0]);
+  assert.deepEqual(findIsolatedSizes([1, null, 2, null, 3, 4]), [5, 0, 5, 0, 0, 0]);
 });
 
 test('a band stops where one seed is left', () => {
   const band = series({ low: [0, 0.5, null], high: [1, 1.5, null] });
-  assert.deepEqual(bandOf(band), { x: [1, 2, 2, 1], y: [1, 1.5, 0.5, 0] });
+  assert.deepEqual(makeBandOutline(band), { x: [1, 2, 2, 1], y: [1, 1.5, 0.5, 0] });
 });
 
 test('a name is text and never markup', () => {
@@ -61,7 +61,7 @@ test('a window is empty if no curve crosses it', () => {
 });
 
 test('gaps are merged into a path in the order of places', () => {
-  const path = pathOf({
+  const path = makePath({
     x: [1, 2, 4],
     values: [10, 20, 40],
     steps: [1, 2, 4],

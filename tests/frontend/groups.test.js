@@ -1,7 +1,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { bandOf, fairShare, groupsOf, titlesOf } from '../../frontend/src/lib/runs/groups.js';
-import { marksOf } from '../../frontend/src/lib/runs/marks.js';
+import { chooseBand, takeFairShare, makeGroups, makeRunTitles } from '../../frontend/src/lib/runs/groups.js';
+import { makeMarks } from '../../frontend/src/lib/runs/marks.js';
 
 const run = (id, experiment, { lr = 0.1, seed = 0, step = null } = {}) => ({
   id,
@@ -12,8 +12,8 @@ const run = (id, experiment, { lr = 0.1, seed = 0, step = null } = {}) => ({
   fork_step: step,
 });
 const withoutConfigs = (runs) => runs.map((plain) => ({ ...plain, config: null }));
-const named = (...runs) => groupsOf(runs).map(({ name, runs: members }) => [name, members.map(({ id }) => id)]);
-const names = (runs) => groupsOf(runs).map(({ name }) => name);
+const named = (...runs) => makeGroups(runs).map(({ name, runs: members }) => [name, members.map(({ id }) => id)]);
+const names = (runs) => makeGroups(runs).map(({ name }) => name);
 
 test('seeds of one config share a mean', () => {
   assert.deepEqual(named(run('b', 'one', { seed: 1 }), run('a', 'one')), [['grpo', ['a', 'b']]]);
@@ -45,11 +45,11 @@ test('two forks that differ tenfold in one field are named by it, whatever else 
 });
 
 test('a single run is called by what tells its group apart', () => {
-  const groups = groupsOf([
+  const groups = makeGroups([
     { ...run('a', 'one'), name: 'puma' },
     { ...run('b', 'one', { lr: 0.2 }), name: 'kagu' },
   ]);
-  assert.deepEqual([...titlesOf(groups).values()], ['puma · grpo · lr 0.1', 'kagu · grpo · lr 0.2']);
+  assert.deepEqual([...makeRunTitles(groups).values()], ['puma · grpo · lr 0.1', 'kagu · grpo · lr 0.2']);
 });
 
 test('without configs their hashes tell groups apart', () => {
@@ -82,7 +82,7 @@ test('forks and configs tell groups apart together', () => {
 
 test('what can be drawn is shared fairly among groups', () => {
   const groups = [{ runs: [{ id: 'a' }, { id: 'b' }, { id: 'c' }] }, { runs: [{ id: 'x' }] }];
-  assert.deepEqual(fairShare(groups, 3), ['a', 'x', 'b']);
+  assert.deepEqual(takeFairShare(groups, 3), ['a', 'x', 'b']);
 });
 
 test('an interval is drawn by itself only where there are ten seeds', () => {
@@ -92,8 +92,8 @@ test('an interval is drawn by itself only where there are ten seeds', () => {
     [[1], 'minmax'],
   ]) {
     const groups = seeds.map((count) => ({ runs: Array(count).fill({}) }));
-    assert.equal(bandOf('auto', groups), band, String(seeds));
-    assert.equal(bandOf('std', groups), 'std', String(seeds));
+    assert.equal(chooseBand('auto', groups), band, String(seeds));
+    assert.equal(chooseBand('std', groups), 'std', String(seeds));
   }
 });
 
@@ -107,7 +107,7 @@ test('turns and errors of a run are marked once per step', () => {
     event(5, 'data', 'warning', 'm'),
     event(null, 'reference', 'info', 'm'),
   ];
-  assert.deepEqual(marksOf(events), [
+  assert.deepEqual(makeMarks(events), [
     { step: 4, text: 'replaced; continued' },
     { step: 9, text: 'skipped' },
   ]);

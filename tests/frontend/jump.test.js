@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { best, inOrder, runQuery, score } from '../../frontend/src/lib/jump.js';
+import { findBest, sortSections, runQuery, scoreName } from '../../frontend/src/lib/jump.js';
 
 const place = (name) => ({ key: name, name });
 
 test('exact, prefix and word matches come before other matches', () => {
   const names = ['objective.value.lr_factor', 'color', 'lr', 'lr-sweep', 'optimizer.lr', 'walrus'];
   assert.deepEqual(
-    best(names.map(place), 'LR', 9).map(({ name }) => name),
+    findBest(names.map(place), 'LR', 9).map(({ name }) => name),
     ['lr', 'lr-sweep', 'optimizer.lr', 'objective.value.lr_factor'].concat('walrus'),
   );
-  assert.equal(score('group filters keep', 'keep group'), 1);
-  assert.equal(score('group filters', 'keep group'), 0);
+  assert.equal(scoreName('group filters keep', 'keep group'), 1);
+  assert.equal(scoreName('group filters', 'keep group'), 0);
 });
 
 test('the section with the best name comes first, and empty ones are left out', () => {
@@ -21,7 +21,7 @@ test('the section with the best name comes first, and empty ones are left out', 
     { title: 'Experiments', places: [place('demo')] },
   ];
   assert.deepEqual(
-    inOrder(sections, 'demo').map(({ title }) => title),
+    sortSections(sections, 'demo').map(({ title }) => title),
     ['Experiments', 'Runs'],
   );
 });

@@ -1,8 +1,8 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { sandboxGaps } from '../../frontend/src/lib/service/workers.js';
-import { beyondFork, ladder, parseSeeds, requestsOf } from '../../frontend/src/lib/launch/form.js';
-import { matching } from '../../frontend/src/lib/launch/offers.js';
+import { describeSandboxGaps } from '../../frontend/src/lib/service/workers.js';
+import { extendBeyondFork, makeLadder, parseSeeds, makeRequests } from '../../frontend/src/lib/launch/form.js';
+import { filterOffers } from '../../frontend/src/lib/launch/offers.js';
 import { readTyped } from '../../frontend/src/lib/launch/schema.js';
 import { meansSeveral } from '../../frontend/src/lib/launch/sweep.js';
 
@@ -30,7 +30,7 @@ test('a fork of a run that has ended there trains as many steps again', () => {
     [40, 80],
     [50, 90],
   ])
-    assert.deepEqual(beyondFork({ steps: 40, seed: 1 }, step), { steps, seed: 1 }, String(step));
+    assert.deepEqual(extendBeyondFork({ steps: 40, seed: 1 }, step), { steps, seed: 1 }, String(step));
 });
 
 test('seeds are lists and ranges', () => {
@@ -64,8 +64,8 @@ test('a ladder climbs to the variant', () => {
     { name: 'base + c + b', c: 3, a: { type: 'x', b: 5 } },
     { name: 'base + c + b + w', c: 3, a: { type: 'x', b: 5 }, l: [{ w: 9 }] },
   ];
-  assert.deepEqual(ladder({ name: 'v' }, { ...plain, isInForm: false }, knobs, false), rungs);
-  assert.deepEqual(ladder({ name: 'v' }, { ...plain, isInForm: true }, knobs, true), rungs.slice(1, 3));
+  assert.deepEqual(makeLadder({ name: 'v' }, { ...plain, isInForm: false }, knobs, false), rungs);
+  assert.deepEqual(makeLadder({ name: 'v' }, { ...plain, isInForm: true }, knobs, true), rungs.slice(1, 3));
 });
 
 test('a list or a range means several values', () => {
@@ -94,7 +94,7 @@ test('offers match by name first and then by description', () => {
     ['x', []],
   ])
     assert.deepEqual(
-      matching(OFFERS, typed).map(({ name }) => name),
+      filterOffers(OFFERS, typed).map(({ name }) => name),
       names,
       typed,
     );
@@ -103,7 +103,7 @@ test('offers match by name first and then by description', () => {
 test('each fork of several seeds is sent with its own seed and what differs from its parent', () => {
   const form = { name: '', base: {}, variants: [{ name: 'grpo' }], seeds: '1,2' };
   const fork = { run: { id: 'parent', config: { seed: 0, steps: 10 } }, step: 5 };
-  assert.deepEqual(requestsOf(form, [{ seed: 0, steps: 20 }], fork), [
+  assert.deepEqual(makeRequests(form, [{ seed: 0, steps: 20 }], fork), [
     { path: '/runs/parent/fork', body: { step: 5, changes: { steps: 20, seed: 1 } } },
     { path: '/runs/parent/fork', body: { step: 5, changes: { steps: 20, seed: 2 } } },
   ]);
@@ -114,6 +114,9 @@ test('the form says which machines run no programs', () => {
   const missing = ['namespaces', 'landlock'];
   const refusing = slot('a', { sandbox: { on: [], missing, runs_no_programs: 'nothing hides files' } });
   const allowed = slot('b', { sandbox: { on: [], missing, runs_no_programs: '' } });
-  assert.match(sandboxGaps([refusing, allowed]), /\. a refuses the reward code, plugins and the tool python\. Run/);
-  assert.doesNotMatch(sandboxGaps([allowed]), /refuses/);
+  assert.match(
+    describeSandboxGaps([refusing, allowed]),
+    /\. a refuses the reward code, plugins and the tool python\. Run/,
+  );
+  assert.doesNotMatch(describeSandboxGaps([allowed]), /refuses/);
 });

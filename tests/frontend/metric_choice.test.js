@@ -1,11 +1,11 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { chosenMetrics, chosenSections, withMetrics } from '../../frontend/src/lib/metric_choice.js';
+import { chooseMetrics, chooseSections, withMetrics } from '../../frontend/src/lib/metric_choice.js';
 
 const AVAILABLE = ['eval/accuracy', 'kl/k1', 'kl/k3', 'reward/mean', 'reward/std'];
 
 test('key metrics stand above the sections that are chosen', () => {
-  assert.deepEqual(chosenSections(AVAILABLE, ['key', 'kl']), [
+  assert.deepEqual(chooseSections(AVAILABLE, ['key', 'kl']), [
     { section: 'key metrics', metrics: ['reward/mean', 'eval/accuracy'] },
     { section: 'kl', metrics: ['kl/k1', 'kl/k3'] },
   ]);
@@ -26,6 +26,6 @@ test('a choice is spelled in as few words as possible', () => {
 test('three hundred metrics are chosen and left out one by one', () => {
   const many = Array.from({ length: 300 }, (_, i) => `reward/term${i}/mean`);
   const one = withMetrics(many, ['all'], ['reward/term7/mean'], false);
-  assert.equal(chosenMetrics(many, one).length, 299);
+  assert.equal(chooseMetrics(many, one).length, 299);
   assert.deepEqual(withMetrics(many, one, ['reward/term7/mean'], true), ['all']);
 });

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { kindOf } from '../../frontend/src/lib/metrics.js';
+import { findMetricKind } from '../../frontend/src/lib/metrics.js';
 
 test('the completions behind a metric are those that it measures', () => {
   for (const [metric, kind] of [
@@ -9,5 +9,5 @@ test('the completions behind a metric are those that it measures', () => {
     ['eval/sums/pass@4', 'eval/sums'],
     ['', 'train'],
   ])
-    assert.equal(kindOf(metric), kind, metric);
+    assert.equal(findMetricKind(metric), kind, metric);
 });

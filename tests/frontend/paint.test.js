@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { isPainted, plottedOf } from '../../frontend/src/charts/paint.js';
+import { isPainted, selectPlotted } from '../../frontend/src/charts/paint.js';
 import { only } from './assertions.js';
 import { figure, series } from './series.js';
 
@@ -12,7 +12,7 @@ test('more than twelve lines are painted', () => {
 });
 
 test('Plotly gets the corners of painted curves alone', () => {
-  const corners = only(plottedOf(tracesOf(13)));
+  const corners = only(selectPlotted(tracesOf(13)));
   assert.deepEqual(
     [corners.x, corners.y],
     [

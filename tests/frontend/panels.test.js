@@ -1,7 +1,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { merged, moved, ordered } from '../../frontend/src/components/curves/arrange.js';
-import { tunedTo, tunings, viewOf } from '../../frontend/src/components/curves/tuning.js';
+import { mergeOrder, moveMetric, orderMetrics } from '../../frontend/src/components/curves/arrange.js';
+import { changeTuning, tunings, applyTuning } from '../../frontend/src/components/curves/tuning.js';
 
 test('settings in an address that make no sense are left out', () => {
   for (const text of [
@@ -17,18 +17,18 @@ test('settings in an address that make no sense are left out', () => {
 });
 
 test('a setting of one panel leaves the others alone', () => {
-  const tune = tunedTo({}, 'a', { logY: true, smoothing: 0.6 });
+  const tune = changeTuning({}, 'a', { logY: true, smoothing: 0.6 });
   const view = { log: ['x'], smoothing: 0, tune };
-  const tuned = viewOf(view, 'a');
+  const tuned = applyTuning(view, 'a');
   assert.deepEqual([tuned.log, tuned.smoothing], [['x', 'y'], 0.6]);
-  const plain = viewOf(view, '__proto__');
+  const plain = applyTuning(view, '__proto__');
   assert.deepEqual([plain.log, plain.smoothing], [['x'], 0]);
-  assert.deepEqual(tunedTo(tune, 'a', { logY: undefined, smoothing: undefined }), {});
+  assert.deepEqual(changeTuning(tune, 'a', { logY: undefined, smoothing: undefined }), {});
 });
 
 test('the order of panels outlives panels that come and go', () => {
-  assert.deepEqual(ordered(['a', 'b', 'c', 'd'], ['d', 'gone', 'b']), ['a', 'd', 'c', 'b']);
-  assert.deepEqual(moved(['a', 'b', 'c'], 'c', 0), ['c', 'a', 'b']);
-  assert.deepEqual(moved(['a', 'b'], 'a', 9), ['b', 'a']);
-  assert.deepEqual(merged(['x', 'b', 'a'], ['a', 'b']), ['x', 'a', 'b']);
+  assert.deepEqual(orderMetrics(['a', 'b', 'c', 'd'], ['d', 'gone', 'b']), ['a', 'd', 'c', 'b']);
+  assert.deepEqual(moveMetric(['a', 'b', 'c'], 'c', 0), ['c', 'a', 'b']);
+  assert.deepEqual(moveMetric(['a', 'b'], 'a', 9), ['b', 'a']);
+  assert.deepEqual(mergeOrder(['x', 'b', 'a'], ['a', 'b']), ['x', 'a', 'b']);
 });

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { completed, completionAt, pointedAt } from '../../frontend/src/lib/runs/query.js';
+import { applyCompletion, findCompletion, markPosition } from '../../frontend/src/lib/runs/query.js';
 
 const FIELDS = [
   { name: 'status', type: 'text', values: ['finished', 'failed'] },
@@ -30,19 +30,22 @@ test('completions fit the place in the query', () => {
     ['not eval', ['eval/accuracy']],
     ['name = "a', []],
   ]) {
-    const options = completionAt(query, query.length, FIELDS).options.map(({ text }) => text);
+    const options = findCompletion(query, query.length, FIELDS).options.map(({ text }) => text);
     assert.deepEqual(options.slice(0, Math.max(1, first.length)), first, query);
   }
 });
 
 test('a completion takes the place of what is typed', () => {
   const text = 'sta and tag = new';
-  const completion = completionAt(text, 3, FIELDS);
-  assert.deepEqual(completed(text, completion, completion.options[0]), { text: 'status and tag = new', caret: 6 });
+  const completion = findCompletion(text, 3, FIELDS);
+  assert.deepEqual(applyCompletion(text, completion, completion.options[0]), {
+    text: 'status and tag = new',
+    caret: 6,
+  });
 });
 
 test('a caret stands below the place of an error', () => {
-  assert.equal(pointedAt('😀 = x', 4), '😀 = x\n    ^');
-  const [line, caret] = pointedAt('a '.repeat(100) + '!', 200).split('\n');
+  assert.equal(markPosition('😀 = x', 4), '😀 = x\n    ^');
+  const [line, caret] = markPosition('a '.repeat(100) + '!', 200).split('\n');
   assert.equal(line[caret.indexOf('^')], '!');
 });

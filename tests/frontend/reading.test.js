@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { countText, halfOf, readLines } from '../../frontend/src/lib/reading.js';
+import { countText, computeHalf, readLines } from '../../frontend/src/lib/reading.js';
 import { assertClose, only } from './assertions.js';
 
 const LOOK = { colour: '#112233', dash: 'solid' };
@@ -93,7 +93,7 @@ test('without a position a value is the end of the line, as the service has read
   const mean = series([0.1, 0.9], { run: null, group: 'g', runs: ['a', 'b', 'c'], n: [3, 2], gaps: [], end });
   const row = only(readLines([line(mean)], Infinity).rows);
   assert.deepEqual([row.recorded.value, row.recorded.step, countText(row)], [0.6, 1, '2 of 3']);
-  assertClose([halfOf(row.recorded)], [0.1]);
+  assertClose([computeHalf(row.recorded)], [0.1]);
   const lost = series([1, 'NaN'], { end: { n: 0 } });
   assert.equal(only(readLines([line(lost)], Infinity).rows).recorded.value, 'NaN');
   assert.equal(only(readLines([line(series([1, 2]))], Infinity).rows).recorded, null);

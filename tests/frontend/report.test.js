@@ -1,10 +1,10 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { sizes } from '../../frontend/src/lib/report.js';
+import { listSizes } from '../../frontend/src/lib/report.js';
 
 test('a report gives up points, then values, then rollouts', () => {
   assert.deepEqual(
-    [...sizes(130, 30)].map(({ points, values, rollouts }) => [points, values, rollouts]),
+    [...listSizes(130, 30)].map(({ points, values, rollouts }) => [points, values, rollouts]),
     [
       [130, true, true],
       [65, true, true],

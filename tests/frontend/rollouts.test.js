@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { chosenGroups, groupFacts, isRight, nearestStep } from '../../frontend/src/lib/rollouts.js';
+import { chooseGroups, groupFacts, isRight, findNearestStep } from '../../frontend/src/lib/rollouts.js';
 
 const completion = (changes = {}) => ({
   id: 'c',
@@ -32,7 +32,7 @@ test('a group is useful when its rewards differ', () => {
     [wrong, wrong],
   ].map((completions) => groupFacts({ completions, reward_mean: null, reward_std: null }));
   assert.deepEqual(
-    facts.map(({ mean, right: count, useful }) => [mean, count, useful]),
+    facts.map(({ mean, rightCount: count, useful }) => [mean, count, useful]),
     [
       [0.5, 1, true],
       [0, 0, false],
@@ -52,7 +52,7 @@ test('filters join and groups without a match drop out', () => {
     [['wrong', 'truncated'], null, ['a']],
     [['wrong'], 0.1, ['a']],
   ]) {
-    const chosen = chosenGroups(groups, { filter, least }, 'recorded').map(({ id }) => id);
+    const chosen = chooseGroups(groups, { filter, least }, 'recorded').map(({ id }) => id);
     assert.deepEqual(chosen, ids, `${filter} ${least}`);
   }
 });
@@ -66,5 +66,5 @@ test('a step without rollouts shows the one before', () => {
     [20, 20],
     [99, 30],
   ])
-    assert.equal(steps[nearestStep(steps, step)], shown, String(step));
+    assert.equal(steps[findNearestStep(steps, step)], shown, String(step));
 });

@@ -1,7 +1,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { axisOf } from '../../frontend/src/lib/runs/axes.js';
-import { movesOf } from '../../frontend/src/lib/runs/moves.js';
+import { makeAxis } from '../../frontend/src/lib/runs/axes.js';
+import { listMoves } from '../../frontend/src/lib/runs/moves.js';
 import { assertClose } from './assertions.js';
 
 test('a run offers the moves that the server allows', () => {
@@ -15,7 +15,7 @@ test('a run offers the moves that the server allows', () => {
     ['finished', '', []],
   ])
     assert.deepEqual(
-      movesOf({ status, requested_action }).map(({ move }) => move),
+      listMoves({ status, requested_action }).map(({ move }) => move),
       moves,
       `${status} ${requested_action}`,
     );
@@ -24,7 +24,7 @@ test('a run offers the moves that the server allows', () => {
 /** Places of values on the axis of a metric and on that of a config field. */
 const positionsOf = (values) => {
   const runs = values.map((value, i) => ({ id: String(i), summary: { last: { m: value } }, config: { v: value } }));
-  return ['m', 'config:v'].map((key) => runs.map(axisOf(key, runs).positionOf));
+  return ['m', 'config:v'].map((key) => runs.map(makeAxis(key, runs).toPosition));
 };
 
 test('values have places on an axis', () => {

@@ -1,4 +1,4 @@
-import { figureOf } from '../../frontend/src/charts/figure.js';
+import { makeFigure } from '../../frontend/src/charts/figure.js';
 
 /** A run's series as the API sends it. */
 export const series = (changes = {}) => ({
@@ -18,5 +18,5 @@ export function figure(items, view = {}) {
   const look = { colour: '#112233', dash: 'solid' };
   const lines = items.map((item) => ({ series: item, name: item.name, look }));
   const plain = { metric: 'loss/total', xKind: 'step', logX: false, logY: false, zoom: null, theme: {} };
-  return figureOf(lines, { ...plain, ...view });
+  return makeFigure(lines, { ...plain, ...view });
 }

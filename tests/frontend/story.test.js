@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { arranged, storyOf } from '../../frontend/src/lib/runs/story.js';
+import { arrangeCauses, tellStory } from '../../frontend/src/lib/runs/story.js';
 
 const FALLEN = /** @type {any} */ ({
   verdict: 'collapsed',
@@ -21,7 +21,7 @@ const recorded = (step) =>
   });
 
 test('a fall is told with recorded values, its beginning and when it was certain', () => {
-  assert.deepEqual(storyOf(FALLEN, recorded(13)), [
+  assert.deepEqual(tellStory(FALLEN, recorded(13)), [
     'reward/accuracy was best at step 13, with 0.336, and ended at 0.',
     'The fall began after step 15.',
     'By step 20 it was certain.',
@@ -30,14 +30,14 @@ test('a fall is told with recorded values, its beginning and when it was certain
 });
 
 test('a best value from after the fall is not what the goal fell from', () => {
-  assert.match(storyOf(FALLEN, recorded(90))[0], /best at about step 15, with 0.204 on average/);
+  assert.match(tellStory(FALLEN, recorded(90))[0], /best at about step 15, with 0.204 on average/);
 });
 
 test('remedies that a trial can carry out stand first, in the order of their causes', () => {
   const cause = (/** @type {string} */ name, /** @type {object} */ changes, explained = '') =>
     /** @type {any} */ ({ cause: name, explained_by: explained, remedy: { changes } });
   const causes = [cause('verifier', {}), cause('update_size', { 'optimizer.lr': 1 }), cause('kl', {}, 'update_size')];
-  const { remedied, knobs, consequences } = arranged(causes);
+  const { remedied, knobs, consequences } = arrangeCauses(causes);
   assert.deepEqual(
     remedied.map(({ cause: name }) => name),
     ['update_size', 'verifier'],

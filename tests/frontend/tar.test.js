@@ -4,13 +4,13 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { archived, logOf } from '../../frontend/src/lib/tar.js';
+import { makeArchive, findLog } from '../../frontend/src/lib/tar.js';
 
 const file = (path, text = 'x') => ({ path, file: new Blob([text]) });
 
 test('an archive holds every file under its path, a long one by its end', async () => {
   const long = `${'a/'.repeat(120)}é/${'b'.repeat(90)}.log`;
-  const blob = archived([file('run/1.log', 'step=1'), file(long, 'x'.repeat(600)), file('empty', '')]);
+  const blob = makeArchive([file('run/1.log', 'step=1'), file(long, 'x'.repeat(600)), file('empty', '')]);
   const path = join(mkdtempSync(join(tmpdir(), 'grpolab-tar-')), 'logs.tar');
   writeFileSync(path, new Uint8Array(await blob.arrayBuffer()));
   const names = execFileSync('tar', ['-tf', path, '--quoting-style=literal'], { encoding: 'utf8' })
@@ -22,9 +22,9 @@ test('an archive holds every file under its path, a long one by its end', async 
 
 test('one file is sent as it is, a directory without the weights beside its logs', async () => {
   const alone = file('1.log');
-  assert.deepEqual(logOf([alone]), { name: '1.log', content: alone.file });
-  assert.equal(logOf([file('1.log'), file('2.log')]).name, '1.log and 1 more');
-  const { name, content } = logOf([file('run/1.log'), file('run/model.safetensors'), file('run/rollout_3.pt')]);
+  assert.deepEqual(findLog([alone]), { name: '1.log', content: alone.file });
+  assert.equal(findLog([file('1.log'), file('2.log')]).name, '1.log and 1 more');
+  const { name, content } = findLog([file('run/1.log'), file('run/model.safetensors'), file('run/rollout_3.pt')]);
   assert.equal(name, 'run');
   const text = await content.text();
   assert.deepEqual([text.includes('model'), text.includes('rollout_3.pt')], [false, true]);

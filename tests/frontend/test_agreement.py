@@ -43,7 +43,7 @@ def test_the_page_and_the_service_group_the_same_runs_into_a_mean(in_node):
         }
         for number, (experiment, lr, step, seed) in enumerate(kinds)
     ]
-    of_page = "(g, runs) => g.groupsOf(runs).map(({ runs }) => runs.map(({ id }) => id))"
+    of_page = "(g, runs) => g.makeGroups(runs).map(({ runs }) => runs.map(({ id }) => id))"
     rows = [SimpleNamespace(**run, parent_run="p", name=run["id"]) for run in runs]
     of_service = group_runs(rows, {}, ["variant"])
     assert in_node("lib/runs/groups.js", of_page, runs) == list(of_service.values())
@@ -54,7 +54,7 @@ def test_a_hostile_name_is_not_a_formula_in_the_table(in_node, name):
     call = """(r, name) => {
         const point = { x: [0], steps: [0], values: [1], non_finite: [], raw_points: 1 };
         const lines = [{ series: { run: name, name, metric: 'm', ...point }, name, role: 'main' }];
-        const table = r.tableOf(r.readLines(lines, 0, name),
+        const table = r.makeTable(r.readLines(lines, 0, name),
             { metric: 'm', unit: null, xKind: 'step', smoothing: 0 });
         const curves = r.curvesAsCsv([{ lines, metric: 'm' }], 'step');
         return [r.tableAsCsv(table), r.tableAsText(table), curves]; }"""
@@ -74,7 +74,7 @@ def is_number(text: str) -> bool:
 
 def test_the_command_is_quoted_for_a_shell(in_node):
     body = {"name": 'it\'s "quoted" $HOME `x` \\', "base": {}, "variants": [], "seeds": [0]}
-    call = "(f, body) => f.commandOf('http://127.0.0.1:8000', { path: '/experiments', body })"
+    call = "(f, body) => f.makeCommand('http://127.0.0.1:8000', { path: '/experiments', body })"
     argument = in_node("lib/launch/form.js", call, body).partition("-d ")[2]
     command = ["sh", "-c", f"printf %s {argument}"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -52,7 +52,7 @@ VARIANT_LAYERS: list[dict[str, Any]] = [{"preset": name} for name in PRESETS] + 
     {"rewards": [{"name": "correctness"}, {"name": "think_format"}], "stop_rules": []},
 ]
 FULL_CONFIGS = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
-    m.laidOver(catalog, m.belowVariant(catalog, base, variant), m.ownFields(variant)))"""
+    m.layOver(catalog, m.mergeBelowVariant(catalog, base, variant), m.dropNames(variant)))"""
 """A JavaScript function that returns the full config of each pair of a base and a variant."""
 
 
@@ -76,20 +76,20 @@ def resolve_config(base: dict[str, Any], variant: dict[str, Any], seed: int = 0)
     ],
 )
 def test_a_field_is_found_by_its_path(in_node, path, kind):
-    call = "(s, [{ schema, defaults }, path]) => s.fieldAt(schema, path, defaults)?.kind ?? null"
+    call = "(s, [{ schema, defaults }, path]) => s.findField(schema, path, defaults)?.kind ?? null"
     assert in_node(SCHEMA_MODULE, call, [json_config(CATALOG), path]) == kind
 
 
 def test_the_smallest_changes_restore_the_other_config(in_node):
     grpo, gspo = (resolve_config({}, {"preset": preset}) for preset in ("grpo", "gspo"))
-    changes = in_node(LAYERS_MODULE, "(o, [grpo, gspo]) => o.changesBetween(grpo, gspo)", [grpo, gspo])
+    changes = in_node(LAYERS_MODULE, "(o, [grpo, gspo]) => o.findChanges(grpo, gspo)", [grpo, gspo])
     assert merge(grpo, changes) == gspo
     assert set(changes) == {"preset", "objective", "updates"}
 
 
 def test_a_clone_of_a_run_launches_the_same_config(in_node):
     config = resolve_config({"steps": 40}, {"preset": "dapo", "optimizer": {"lr": 0.002}}, seed=3)
-    call = "(f, [catalog, config]) => f.formFromConfig(catalog, config, { variant: 'mine', seed: 3 })"
+    call = "(f, [catalog, config]) => f.makeForm(catalog, config, { variant: 'mine', seed: 3 })"
     form = in_node(FORM_MODULE, call, [json_config(CATALOG), config])
     assert form["seeds"] == "3"
     assert form["base"] == {"steps": 40}
@@ -100,7 +100,7 @@ def test_a_clone_of_a_run_launches_the_same_config(in_node):
 def test_a_recipe_becomes_a_variant_that_runs_the_recipe(in_node):
     config = resolve_config({}, {"preset": "grpo", "optimizer": {"lr": 0.003}, "steps": 60})
     base = {"steps": 200, "sampling": {"group_size": 4}}
-    call = "(f, [catalog, base, config]) => f.variantOfRecipe(catalog, base, { name: 'demo', config })"
+    call = "(f, [catalog, base, config]) => f.makeRecipeVariant(catalog, base, { name: 'demo', config })"
     assert resolve_config(base, in_node(FORM_MODULE, call, [json_config(CATALOG), base, config])) == config
 
 
@@ -138,10 +138,10 @@ def test_form_and_service_merge_random_layers_equally(in_node):
     rng = random.Random(0)
     layers = [(random_layer(rng), random_layer(rng)) for _ in range(CASE_COUNT)]
     call = """(m, [catalog, layers]) => layers.map(([base, variant]) =>
-        m.merge(m.fieldsBelow(catalog, base, variant), m.ownFields(variant)))"""
-    merged_by_form = in_node(MERGE_MODULE, call, [json_config(CATALOG), json_config(layers)])
-    for (base, variant), merged_layers in zip(layers, merged_by_form, strict=True):
-        assert merged_layers == json_config(merged_fields(base, variant)), (base, variant)
+        m.merge(m.mergeFieldsBelow(catalog, base, variant), m.dropNames(variant)))"""
+    answers = in_node(MERGE_MODULE, call, [json_config(CATALOG), json_config(layers)])
+    for (base, variant), merged in zip(layers, answers, strict=True):
+        assert merged == json_config(merged_fields(base, variant)), (base, variant)
 
 
 def test_form_shows_the_config_that_would_run_for_random_layers(in_node):

@@ -1,13 +1,13 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import {
-  alternativesAt,
-  chunksOf,
-  levelClass,
-  levelOf,
+  listAlternatives,
+  splitChunks,
+  chooseLevelClass,
+  findLevel,
   readTokenAddress,
-  valueAt,
-  valuesOf,
+  readValue,
+  readValues,
 } from '../../frontend/src/lib/text/tokens.js';
 
 test('colours mean the same in every completion', () => {
@@ -23,7 +23,7 @@ test('colours mean the same in every completion', () => {
     ['entropy', 2.5, 8],
     ['entropy', null, null],
   ])
-    assert.equal(levelOf(by, value), level, `${by} ${value}`);
+    assert.equal(findLevel(by, value), level, `${by} ${value}`);
 });
 
 test('scales with a sign have two halves', () => {
@@ -40,24 +40,24 @@ test('scales with a sign have two halves', () => {
     ['correction', 0, -8],
     ['advantage', 'NaN', null],
   ])
-    assert.equal(levelOf(by, value), level, `${by} ${value}`);
-  assert.deepEqual([-3, 0, null].map(levelClass), ['cold-3', 'heat-0', 'is-masked']);
+    assert.equal(findLevel(by, value), level, `${by} ${value}`);
+  assert.deepEqual([-3, 0, null].map(chooseLevelClass), ['cold-3', 'heat-0', 'is-masked']);
 });
 
 test('a masked token has no value whatever is stored', () => {
-  assert.equal(valueAt([-1, -2], [0, 1], 0), null);
-  assert.equal(valueAt([-1, -2], [0, 1], 1), -2);
-  assert.equal(valueAt([-1], undefined, 0), -1);
-  assert.equal(valueAt(undefined, undefined, 0), null);
+  assert.equal(readValue([-1, -2], [0, 1], 0), null);
+  assert.equal(readValue([-1, -2], [0, 1], 1), -2);
+  assert.equal(readValue([-1], undefined, 0), -1);
+  assert.equal(readValue(undefined, undefined, 0), null);
 });
 
 test('mismatch is the trainer less the sampler', () => {
   const arrays = { logprob: [-1, 'NaN'], policy_logprob: [-0.5, -1], old_logprob: [-0.75, -1] };
-  assert.deepEqual(valuesOf({ tokens: ['a', 'b'], advantage: 1, arrays }, 'mismatch'), [0.25, 'NaN']);
+  assert.deepEqual(readValues({ tokens: ['a', 'b'], advantage: 1, arrays }, 'mismatch'), [0.25, 'NaN']);
 });
 
 test('a long completion is drawn in pieces', () => {
-  const pieces = chunksOf(Array(100_000).fill('word '), 20_000);
+  const pieces = splitChunks(Array(100_000).fill('word '), 20_000);
   assert.equal(pieces[0][0], 0);
   assert.equal(pieces.at(-1)[1], 100_000);
   for (const [i, [begin]] of pieces.slice(1).entries()) assert.equal(begin, pieces[i][1]);
@@ -87,7 +87,7 @@ test('alternatives are named as text and what was cut off is left out', () => {
       strings: { 6: '<b>\n', 7: ' ' },
     },
   };
-  const rowsAt = (at) => alternativesAt(completion, at).map((alternative) => Object.values(alternative));
+  const rowsAt = (at) => listAlternatives(completion, at).map((alternative) => Object.values(alternative));
   assert.deepEqual([0, 1, 2].map(rowsAt), [
     [
       [5, null, '75.0 %', true],
@@ -96,5 +96,5 @@ test('alternatives are named as text and what was cut off is left out', () => {
     [[6, '<b>⏎', '50.0 %', false]],
     [],
   ]);
-  assert.deepEqual(alternativesAt({ token_ids: [5], alternatives: null }, 0), []);
+  assert.deepEqual(listAlternatives({ token_ids: [5], alternatives: null }, 0), []);
 });

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { changedFields, placedErrors } from '../../frontend/src/lib/trials.js';
+import { describeChangedFields, placeErrors } from '../../frontend/src/lib/trials.js';
 
 test('only changes that differ from the config are shown', () => {
   const correctness = { name: 'correctness', weight: 1 };
@@ -11,15 +11,15 @@ test('only changes that differ from the config are shown', () => {
     optimizer: { lr: 0.1 },
   };
   const changed = { ...format, only_when_correct: true };
-  assert.deepEqual(changedFields(config, { rewards: [correctness, changed] }), [
+  assert.deepEqual(describeChangedFields(config, { rewards: [correctness, changed] }), [
     'rewards: think_format.only_when_correct: false → true',
   ]);
-  assert.deepEqual(changedFields(config, { rewards: [format, { name: 'length', weight: 0.5 }] }), [
+  assert.deepEqual(describeChangedFields(config, { rewards: [format, { name: 'length', weight: 0.5 }] }), [
     'rewards: without correctness',
     'rewards: with length (weight 0.5)',
   ]);
   assert.deepEqual(
-    changedFields(config, { 'length.truncated': { type: 'mask' }, 'optimizer.lr': 0.01, 'new.field': 1 }),
+    describeChangedFields(config, { 'length.truncated': { type: 'mask' }, 'optimizer.lr': 0.01, 'new.field': 1 }),
     ['length.truncated: keep → mask', 'optimizer.lr: 0.1 → 0.01', 'new.field: 1'],
   );
 });
@@ -32,7 +32,7 @@ test('errors stand at their arm', () => {
     { path: 'steps', message: 'is small' },
   ];
   assert.deepEqual(
-    [...placedErrors(errors)],
+    [...placeErrors(errors)],
     [
       ['1', 'optimizer.lr is bad; changes nothing'],
       ['arms', 'is empty'],

@@ -1,9 +1,9 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { terminalText } from '../../frontend/src/lib/text/log.js';
-import { visiblePieces } from '../../frontend/src/lib/text/visible.js';
+import { splitVisible } from '../../frontend/src/lib/text/visible.js';
 
-const shown = (text) => visiblePieces(text).map(({ text: piece, isCode }) => [piece, isCode]);
+const shown = (text) => splitVisible(text).map(({ text: piece, isCode }) => [piece, isCode]);
 
 test('what would be invisible or reorder text shows its code point', () => {
   for (const [character, code] of [

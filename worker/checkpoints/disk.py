@@ -20,10 +20,10 @@ class DiskFault(GrpoLabError):
 
 def need_room(path: Path, count: int) -> None:
     """Raise DiskFault unless `count` bytes fit on the disk of `path`."""
-    free = free_bytes(path)
-    if free is not None and free < count + RESERVE_BYTES:
+    available_bytes = free_bytes(path)
+    if available_bytes is not None and available_bytes < count + RESERVE_BYTES:
         requirement = f"a checkpoint needs {size_text(count)} and {size_text(RESERVE_BYTES)} stay free"
-        raise DiskFault(f"disk: {size_text(free)} free on the disk of {path}; {requirement}")
+        raise DiskFault(f"disk: {size_text(available_bytes)} free on the disk of {path}; {requirement}")
 
 
 @contextmanager

@@ -67,11 +67,11 @@ def export_checkpoint(
     model = _open_model(checkpoint, dtype)
     draft = directory.with_name(f".{directory.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)  # of a killed export
-    needed = TEXT_BYTES + sum(weight.nbytes for weight in model.parameters())
+    needed_bytes = TEXT_BYTES + sum(weight.nbytes for weight in model.parameters())
     try:
-        with translate_disk_errors(directory.parent, needed=needed):
+        with translate_disk_errors(directory.parent, needed=needed_bytes):
             make_directory(draft)
-            need_room(draft, needed)
+            need_room(draft, needed_bytes)
             model.save_pretrained(draft, max_shard_size=shard)
             AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False).save_pretrained(draft)
             if card:

@@ -73,11 +73,11 @@ def save_checkpoint(
     Raise DiskFault, and leave nothing behind, if the disk is full, read-only or faulty.
     """
     tensors = {name: stateful.tensors() for name, stateful in parts.items()}
-    needed = _estimate_size(policy, tensors)
-    need_room(directory.parent, needed)
+    needed_bytes = _estimate_size(policy, tensors)
+    need_room(directory.parent, needed_bytes)
     draft = directory.with_name(f".{directory.name}.{os.getpid()}.draft")
     try:
-        with translate_disk_errors(directory.parent, needed=needed):
+        with translate_disk_errors(directory.parent, needed=needed_bytes):
             shutil.rmtree(draft, ignore_errors=True)
             make_directory(draft / "trainer")
             _write(draft, policy, parts, tensors, {"step": step, "about": dict(about or {})})
@@ -193,7 +193,7 @@ def _load_model(directory: Path, policy: Policy) -> None:
     if (directory / ADAPTER_CONFIG).exists():  # the adapter would be loaded with the weights
         raise BadCheckpoint(directory, f"it holds an adapter ({ADAPTER_CONFIG}), and the policy has none")
     try:
-        saved, report = type(policy.model).from_pretrained(
+        saved_model, report = type(policy.model).from_pretrained(
             directory,
             dtype=policy.model.dtype,
             use_safetensors=True,
@@ -205,7 +205,7 @@ def _load_model(directory: Path, policy: Policy) -> None:
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if names := sorted(map(str, report[kind])):
             raise BadCheckpoint(directory, f"weights do not fit the policy: {kind} {names[:3]}")
-    policy_state, saved_state = policy.model.state_dict(), saved.state_dict()
+    policy_state, saved_state = policy.model.state_dict(), saved_model.state_dict()
     if unexpected := policy_state.keys() ^ saved_state.keys():
         raise BadCheckpoint(directory, f"weights do not fit the policy: {sorted(unexpected)[:3]}")
     for name, tensor in saved_state.items():
@@ -218,11 +218,11 @@ def _load_model(directory: Path, policy: Policy) -> None:
 
 def _load_adapter(directory: Path, policy: Policy) -> None:
     state = _read_state(directory)
-    if (before := state.get("base_sha256")) != policy.base_sha256:
+    if (base_sha256 := state.get("base_sha256")) != policy.base_sha256:
         raise BadCheckpoint(
             directory,
-            f"its adapter belongs to a base with SHA-256 {str(before)[:12]}..., the policy of that name now "
-            f"has {policy.base_sha256[:12]}...; bring the old weights back",
+            f"its adapter belongs to a base with SHA-256 {str(base_sha256)[:12]}..., the policy of that name "
+            f"now has {policy.base_sha256[:12]}...; bring the old weights back",
         )
     try:
         load_adapter_weights(policy.model, directory)

@@ -46,8 +46,8 @@ def find_origin(session: Session, run_id: str, settings: Settings) -> ForkOrigin
 
 def fitting_parts(parts: Iterable[str], before: RunConfig, after: RunConfig) -> set[str]:
     """Return the parts of a checkpoint whose meaning is the same under both configs."""
-    old, new = _part_settings(before), _part_settings(after)
-    return {name for name in parts if old.get(name) == new.get(name)}
+    old_settings, new_settings = _part_settings(before), _part_settings(after)
+    return {name for name in parts if old_settings.get(name) == new_settings.get(name)}
 
 
 def _part_settings(config: RunConfig) -> dict[str, Any]:

@@ -64,9 +64,11 @@ def examine_header(file: Path, directory: Path) -> GgufHeader:
 
 def convert(file: Path, directory: Path, name: str) -> None:
     """Write the policy of an examined file. Raise BadGguf, InvalidConfig or OSError."""
-    closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-    _open_model(file, closed).save_pretrained(directory)
-    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, **closed).save_pretrained(directory)
+    loader_options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    _open_model(file, loader_options).save_pretrained(directory)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, **loader_options).save_pretrained(
+        directory
+    )
     open_directory(directory, PolicyConfig(name=name, chat_template=True))
     for path in directory.iterdir():
         path.chmod(0o644)  # safetensors writes files that only their owner can read
@@ -80,14 +82,16 @@ def _check_header(header: GgufHeader, directory: Path) -> None:
         raise BadGguf(f"the architecture {clean_text(kind)!r} is not supported: {reason}")
     if not header.has_chat_template:
         raise BadGguf("it has no chat template: expected an instruct model")
-    needed = header.values * VALUE_BYTES + TEXT_BYTES
-    free = free_bytes(directory.parent)
-    if free is not None and free < needed:
-        raise BadGguf(f"it takes {size_text(needed)} in float32, and {size_text(free)} are free on the disk")
-    available = psutil.virtual_memory().available
-    if available < needed:
+    needed_bytes = header.values * VALUE_BYTES + TEXT_BYTES
+    disk_bytes = free_bytes(directory.parent)
+    if disk_bytes is not None and disk_bytes < needed_bytes:
         raise BadGguf(
-            f"it takes {size_text(needed)} in float32, and {size_text(available)} of memory is free"
+            f"it takes {size_text(needed_bytes)} in float32, and {size_text(disk_bytes)} are free on the disk"
+        )
+    memory_bytes = psutil.virtual_memory().available
+    if memory_bytes < needed_bytes:
+        raise BadGguf(
+            f"it takes {size_text(needed_bytes)} in float32, and {size_text(memory_bytes)} of memory is free"
         )
 
 

@@ -169,8 +169,10 @@ def _check_keys(keys: dict[str, Any]) -> None:
     architecture = keys.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:
         raise BadGguf("it names no architecture")
-    if isinstance(parts := keys.get("split.count"), int) and parts > 1:
-        raise BadGguf(f"it is one of {parts} parts of a model: join them first (llama-gguf-split --merge)")
+    if isinstance(part_count := keys.get("split.count"), int) and part_count > 1:
+        raise BadGguf(
+            f"it is one of {part_count} parts of a model: join them first (llama-gguf-split --merge)"
+        )
     for name, value in keys.items():
         if not name.startswith(f"{architecture}."):
             continue

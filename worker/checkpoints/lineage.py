@@ -66,10 +66,14 @@ def unrecorded_checkpoints(
 def _read_unrecorded(directory: Path, lineage: Lineage) -> UnrecordedCheckpoint | None:
     try:
         state = json.loads((directory / "trainer/state.json").read_bytes())
-        about = state["about"]
-        written_by = Lineage(about["run"], RunConfig.model_validate(about["config"]), about["origin"])
+        lineage_fields = state["about"]
+        written_by = Lineage(
+            lineage_fields["run"],
+            RunConfig.model_validate(lineage_fields["config"]),
+            lineage_fields["origin"],
+        )
         checkpoint = UnrecordedCheckpoint(
-            directory, int(state["step"]), int(about["attempt"]), about["accuracy"]
+            directory, int(state["step"]), int(lineage_fields["attempt"]), lineage_fields["accuracy"]
         )
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None  # written by another version, or damaged

@@ -110,32 +110,32 @@ class Checkpoints:
     def _restore(self, policy: Policy, parts: Parts) -> int | None:
         remove_drafts(self.root, self._is_ours)
         rows = self.recorder.read(lambda session: store.load_checkpoints(session, self.run_id))
-        recorded = self.recorder.read(lambda session: store.last_recorded_step(session, self.run_id))
-        self._fetch_unrecorded(rows, recorded)
+        recorded_step = self.recorder.read(lambda session: store.last_recorded_step(session, self.run_id))
+        self._fetch_unrecorded(rows, recorded_step)
         self._look_for_unrecorded({row.path for row in rows})
-        refused: list[dict[str, Any]] = []
-        for candidate in sort_by_preference([*rows, *self.unrecorded_checkpoints.values()], recorded):
+        rejections: list[dict[str, Any]] = []
+        for candidate in sort_by_preference([*rows, *self.unrecorded_checkpoints.values()], recorded_step):
             name = candidate.directory.name if isinstance(candidate, UnrecordedCheckpoint) else candidate.path
             try:
-                loaded = self._load(candidate, self.root / name, policy, parts)
+                loaded_state = self._load(candidate, self.root / name, policy, parts)
             except BadCheckpoint as error:
                 self._refuse(candidate, name, error.detail)
-                refused.append({"checkpoint": name, "reason": error.detail})
+                rejections.append({"checkpoint": name, "reason": error.detail})
                 continue
             if isinstance(candidate, UnrecordedCheckpoint):
-                self._adopt(candidate, recorded)
-            self.saved_step = loaded.step
-            self.restored = RestoredCheckpoint(self.root / name, loaded.restored, candidate.attempt)
+                self._adopt(candidate, recorded_step)
+            self.saved_step = loaded_state.step
+            self.restored = RestoredCheckpoint(self.root / name, loaded_state.restored, candidate.attempt)
             # The attempt that saved it may have died before pruning, and this attempt may not save again.
             if self.uploads.are_wanted:
                 self.recorder.commit(
                     lambda _: None
                 )  # fetching took a while, so check that the run is still ours
             self._remove_unrecorded({name, *(row.path for row in rows)})
-            self._report_restore(f"continued from step {loaded.step}", loaded, name, refused)
-            return loaded.step
+            self._report_restore(f"continued from step {loaded_state.step}", loaded_state, name, rejections)
+            return loaded_state.step
         if self.origin is not None:
-            return self._fork(self.origin, policy, parts, refused)
+            return self._fork(self.origin, policy, parts, rejections)
         if rows and not self._never_copied(rows):
             raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is complete")
         return None
@@ -206,10 +206,10 @@ class Checkpoints:
 
         They may be of later attempts, whose transactions were lost.
         """
-        unrecorded = unrecorded_checkpoints(self.root, recorded_names, self.lineage)
-        if unrecorded:
+        checkpoints = unrecorded_checkpoints(self.root, recorded_names, self.lineage)
+        if checkpoints:
             self.recorder.commit(lambda _: None)  # the run is ours, so no later attempt writes here
-        self.unrecorded_checkpoints = {checkpoint.directory.name: checkpoint for checkpoint in unrecorded}
+        self.unrecorded_checkpoints = {checkpoint.directory.name: checkpoint for checkpoint in checkpoints}
         self.inherited = {*recorded_names, *self.unrecorded_checkpoints}
 
     def _adopt(self, checkpoint: UnrecordedCheckpoint, recorded: int) -> None:
@@ -250,23 +250,26 @@ class Checkpoints:
     def _fork(self, origin: ForkOrigin, policy: Policy, parts: Parts, refused: list[dict[str, Any]]) -> int:
         self.uploads.fetch(origin.directory)
         check_manifest(origin.directory, origin.sha256)
-        fit = fitting_parts(parts, origin.config, self.config)
-        loaded = load_checkpoint(origin.directory, policy, parts, fitting=fit)
-        self.restored = RestoredCheckpoint(origin.directory, loaded.restored)
-        message = f"forked from step {loaded.step} of {origin.run_name}"
-        if loaded.fresh:
-            message += f"; {', '.join(loaded.fresh)} {'begins' if len(loaded.fresh) == 1 else 'begin'} anew"
-        self._report_restore(message, loaded, origin.directory.name, refused, run=origin.run_id)
-        return loaded.step
+        fitting_names = fitting_parts(parts, origin.config, self.config)
+        loaded_state = load_checkpoint(origin.directory, policy, parts, fitting=fitting_names)
+        self.restored = RestoredCheckpoint(origin.directory, loaded_state.restored)
+        message = f"forked from step {loaded_state.step} of {origin.run_name}"
+        if loaded_state.fresh:
+            message += (
+                f"; {', '.join(loaded_state.fresh)} "
+                f"{'begins' if len(loaded_state.fresh) == 1 else 'begin'} anew"
+            )
+        self._report_restore(message, loaded_state, origin.directory.name, refused, run=origin.run_id)
+        return loaded_state.step
 
     def _report_restore(
         self, message: str, loaded: LoadedState, name: str, refused: list[dict[str, Any]], **details: Any
     ) -> None:
         """Record an event with the restored, reset and refused parts."""
-        now = package_versions()
-        differing = {
+        current_versions = package_versions()
+        changed_versions = {
             package: [loaded.versions.get(package, ""), version]
-            for package, version in now.items()
+            for package, version in current_versions.items()
             if loaded.versions.get(package) != version
         }
         restored = {
@@ -275,7 +278,7 @@ class Checkpoints:
             "parts": ["policy", *loaded.restored],
             "fresh": loaded.fresh,
             "refused": refused,
-            "versions": differing,
+            "versions": changed_versions,
             **details,
         }
         self.recorder.event("checkpoint", "info", message, {"restored": restored}, step=loaded.step)
@@ -290,8 +293,8 @@ class Checkpoints:
         directory = self.root / f"s{step:06d}-a{self.attempt}"
         self.uploads.replace(directory.name)
         self.recorder.flush()  # otherwise a checkpoint could survive a power cut that its steps do not
-        about = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
-        save_checkpoint(directory, policy, parts, step=step, about=about)
+        lineage_fields = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
+        save_checkpoint(directory, policy, parts, step=step, about=lineage_fields)
         row = self._row(directory, step, accuracy, self.attempt)
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
         self.saved_step = step
@@ -328,7 +331,7 @@ class Checkpoints:
         """
         kept_names: set[str] = set()
         keep, spaced = self.config.checkpointing.keep, self.config.checkpointing.spaced
-        spared = {
+        spared_names = {
             "copied": self.uploads.complete,
             "uploading": self.uploads.uploading,
             "damaged": self.refused,
@@ -337,7 +340,7 @@ class Checkpoints:
         def forget(session: Session) -> None:
             kept_names.clear()
             kept_names.update(
-                store.forget_old_checkpoints(session, self.run_id, keep=keep, spaced=spaced, **spared)
+                store.forget_old_checkpoints(session, self.run_id, keep=keep, spaced=spaced, **spared_names)
             )
 
         self.recorder.commit(forget)
@@ -351,14 +354,14 @@ class Checkpoints:
             for directory in self.root.iterdir()
             if directory.is_dir() and directory.suffix != ".fetch"  # another process may be fetching it
         ]
-        removable = [
+        removable_directories = [
             directory
             for directory in directories
             if directory.name not in kept_names and self._may_go(directory)
         ]
-        for directory in removable:
+        for directory in removable_directories:
             remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
-        if removable:
+        if removable_directories:
             sync(self.root)  # A power cut could restore them, and a run that has ended does not prune again.
         self.uploads.forget(kept_names, lambda name: self._may_go(self.root / name))
 

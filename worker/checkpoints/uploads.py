@@ -95,17 +95,17 @@ class Uploads:
         if self._running is not None and not self._running.done():
             return
         self._take_note()
-        lacking = [
+        missing_directories = [
             directory
             for directory in directories
             if directory.name not in self._complete and directory.is_dir()
         ]
         doomed, self._doomed = self._doomed, frozenset()
-        if lacking or doomed:
-            self._at_work = frozenset(directory.name for directory in lacking)
+        if missing_directories or doomed:
+            self._at_work = frozenset(directory.name for directory in missing_directories)
             self._complete -= doomed
             self._partial |= self._at_work | doomed
-            self._running = _run_in_thread(partial(self._work, self._store, lacking, doomed))
+            self._running = _run_in_thread(partial(self._work, self._store, missing_directories, doomed))
 
     def settle(self) -> None:
         """Wait for a running upload, whose duration the store limits."""
@@ -120,23 +120,23 @@ class Uploads:
         """
         if self._store is None:
             return False
-        until = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             self.settle()
             self.start(directories)
             self.settle()
-            lacking = [
+            missing_names = [
                 directory.name
                 for directory in directories
                 if directory.name not in self._complete and directory.is_dir()
             ]
-            if not lacking:
+            if not missing_names:
                 return True
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 break
             self._sleep(PAUSE_SECONDS)
         remedy = f"once {self._store.url} answers: grpolab copy-checkpoints {self._run_id}"
-        message = f"on this machine only: {', '.join(lacking)}; copy it {remedy}"
+        message = f"on this machine only: {', '.join(missing_names)}; copy it {remedy}"
         self._recorder.event("checkpoint", "error", message)
         return False
 
@@ -149,10 +149,10 @@ class Uploads:
         for directory in sorted(
             lacking, key=lambda directory: checkpoint_age_key(directory.name), reverse=True
         ):
-            began = time.monotonic()
+            started_at = time.monotonic()
             store.upload(directory)
             self._complete.add(directory.name)
-            logger.info("uploaded checkpoint %s in %.1f s", directory.name, time.monotonic() - began)
+            logger.info("uploaded checkpoint %s in %.1f s", directory.name, time.monotonic() - started_at)
         for name in sorted(doomed):
             try:
                 store.remove_checkpoint(self._run_id, name)
@@ -163,10 +163,10 @@ class Uploads:
 
     def _take_note(self) -> None:
         """Report a fault once until the store answers again."""
-        running, self._running, self._at_work = self._running, None, frozenset()
-        if running is None:
+        future, self._running, self._at_work = self._running, None, frozenset()
+        if future is None:
             return
-        error = running.exception()
+        error = future.exception()
         if error is None:
             if self._is_away:
                 message = "checkpoints are copied to the artifact store again"
@@ -176,21 +176,21 @@ class Uploads:
             raise error
         elif not self._is_away:
             self._is_away = True
-            then = "the copy is tried again with the next checkpoint"
-            message = f"a checkpoint is on this machine only: {error.detail}; {then}"
+            next_try = "the copy is tried again with the next checkpoint"
+            message = f"a checkpoint is on this machine only: {error.detail}; {next_try}"
             self._recorder.event("checkpoint", "warning", message)
 
     def _retry(self, call: Callable[[ArtifactStore], Result]) -> Result:
         """Call the store with retries for a while. An invalid copy is not retried."""
         store = self._store
         assert store is not None  # noqa: S101 - the callers have checked
-        until = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             future = _run_in_thread(partial(call, store))
             self._watch(future)
             error = future.exception()
             is_fault = isinstance(error, ArtifactFault) and not isinstance(error, BadCopy)
-            if not is_fault or time.monotonic() > until:
+            if not is_fault or time.monotonic() > deadline:
                 return future.result()
             logger.warning("%s; trying again in %g s", error, PAUSE_SECONDS)
             self._sleep(PAUSE_SECONDS)
@@ -201,8 +201,8 @@ class Uploads:
             self._recorder.show_life()
 
     def _sleep(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (remaining := until - time.monotonic()) > 0:
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
             self._recorder.show_life()
             time.sleep(min(remaining, WATCH_SECONDS))
 
@@ -211,11 +211,11 @@ def _run_in_thread(call: Callable[[], Result]) -> Future[Result]:
     """Run a call in a daemon thread and return its future."""
     future: Future[Result] = Future()
 
-    def work() -> None:
+    def run_call() -> None:
         try:
             future.set_result(call())
         except BaseException as error:  # noqa: BLE001 - re-raised when the result is awaited
             future.set_exception(error)
 
-    threading.Thread(target=work, name="uploads", daemon=True).start()
+    threading.Thread(target=run_call, name="uploads", daemon=True).start()
     return future

@@ -26,11 +26,11 @@ class ForkedProcess:
         self.returncode: int | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        with contextlib.ExitStack() as opened:
-            stdin, self.stdin = _pipe(opened, writes=True)
-            stdout, self.stdout = _pipe(opened)
-            stderr, self.stderr = _pipe(opened)
-            status, self._status = _pipe(opened)
+        with contextlib.ExitStack() as exit_stack:
+            stdin, self.stdin = _pipe(exit_stack, writes=True)
+            stdout, self.stdout = _pipe(exit_stack)
+            stderr, self.stderr = _pipe(exit_stack)
+            status, self._status = _pipe(exit_stack)
             request = json.dumps({"environment": dict(environment)}).encode()
             child_ends = [stdin, stdout, stderr, status]
             try:
@@ -39,7 +39,7 @@ class ForkedProcess:
                 for fd in child_ends:
                     os.close(fd)
             self.pid = self._read_pid()
-            opened.pop_all()
+            exit_stack.pop_all()
         self._handle = -1
         with contextlib.suppress(ProcessLookupError):  # the process has ended already
             self._handle = os.pidfd_open(self.pid)
@@ -83,6 +83,6 @@ class ForkedProcess:
 
 def _pipe(opened: contextlib.ExitStack, *, writes: bool = False) -> tuple[int, IO[bytes]]:
     """Return the fork's end and our end of a pipe. Our end is closed with `opened`."""
-    reading, writing = os.pipe()
-    child_end, parent_end = (reading, writing) if writes else (writing, reading)
+    read_fd, write_fd = os.pipe()
+    child_end, parent_end = (read_fd, write_fd) if writes else (write_fd, read_fd)
     return child_end, opened.enter_context(os.fdopen(parent_end, "wb" if writes else "rb"))

@@ -41,12 +41,12 @@ def _open_lock_file(path: Path) -> int:
 
     Another user's file is opened for reading, which is enough to lock it.
     """
-    safely = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    safe_flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | safely, 0o444)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | safe_flags, 0o444)
         os.fchmod(descriptor, 0o444)  # regardless of the umask
     except FileExistsError:
-        descriptor = os.open(path, os.O_RDONLY | safely)
+        descriptor = os.open(path, os.O_RDONLY | safe_flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"{path} is not a plain file")

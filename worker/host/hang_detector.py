@@ -49,11 +49,11 @@ class HangDetector:
 
     def _take(self, step: int, progress_at: float) -> None:
         now = self._clock()
-        before, _ = self._last or (step, 0.0)
+        last_step, _ = self._last or (step, 0.0)
         seconds, self._moved_at, self._last = now - self._moved_at, now, (step, progress_at)
         self._longest = max(self._longest, seconds)
-        if step > before:
-            self._step_seconds.append(seconds / (step - before))
+        if step > last_step:
+            self._step_seconds.append(seconds / (step - last_step))
 
     def lose_sight(self) -> None:
         """Reset the silence, because progress cannot be observed now."""

@@ -86,7 +86,7 @@ class NodeSeat:
 
     def _take(self) -> None:
         slot = self._slots[0]
-        facts: dict[str, Any] = {
+        seat_fields: dict[str, Any] = {
             "nodes": self.nodes,
             "host": platform.node(),
             "address": self.address.ip,
@@ -94,7 +94,7 @@ class NodeSeat:
             "traits": node_traits(slot),
         }
         with self._sessions.begin() as session:
-            take_seat(session, *self._place, **facts)
+            take_seat(session, *self._place, **seat_fields)
 
     def open(self, stopping: threading.Event) -> None:
         """Take the seat and keep it until `leave`. A worker that loses its seat must end."""

@@ -109,12 +109,12 @@ class SlotPool:
 
     def open(self) -> None:
         """Register, start the spares and poll for work, whether or not there is a broker."""
-        works = [self._show_life, self._follow if self._follower else self._poll]
-        works += [self._end_in_time] if self._ends_by_itself else []
+        loops = [self._show_life, self._follow if self._follower else self._poll]
+        loops += [self._end_in_time] if self._ends_by_itself else []
         if self._seat is not None:
             self._seat.open(self.stopping)
-        for work in works:
-            thread = threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True)
+        for loop in loops:
+            thread = threading.Thread(target=loop, name=loop.__name__.strip("_"), daemon=True)
             thread.start()
             self._threads.append(thread)
 
@@ -124,11 +124,11 @@ class SlotPool:
         """
         if self._follower is not None:
             return
-        free = (
+        free_slots = (
             worker_slot for worker_slot in self._worker_slots if worker_slot.run_id is None
         )  # a multi-GPU run may hold the other slots
         worker_slot = next(
-            (worker_slot for worker_slot in free if worker_slot.busy.acquire(blocking=False)), None
+            (worker_slot for worker_slot in free_slots if worker_slot.busy.acquire(blocking=False)), None
         )
         if worker_slot is None:
             return
@@ -154,8 +154,8 @@ class SlotPool:
 
     def _free(self, worker_slot: WorkerSlot) -> list[WorkerSlot]:
         """Return the slots without a run, this one first."""
-        free = [free_slot for free_slot in self._worker_slots if free_slot.run_id is None]
-        return sorted(free, key=lambda free_slot: free_slot is not worker_slot)
+        free_slots = [free_slot for free_slot in self._worker_slots if free_slot.run_id is None]
+        return sorted(free_slots, key=lambda free_slot: free_slot is not worker_slot)
 
     def _room(self, free: int) -> dict[str, int]:
         """Return the number of devices that a run may use now, and the number if the worker were idle.
@@ -178,7 +178,7 @@ class SlotPool:
         with self._claiming:
             if worker_slot.run_id or not self._pilot.may_claim():
                 return None
-            free = self._free(worker_slot)
+            free_slots = self._free(worker_slot)
             try:
                 with self._sessions.begin() as session:
                     claim = lifecycle.claim_run(
@@ -187,14 +187,14 @@ class SlotPool:
                         platform.node(),
                         lease_seconds=settings.lease_seconds,
                         lost_leases=self._lost,
-                        **self._room(len(free)),
+                        **self._room(len(free_slots)),
                         **price,
                     )
             except SQLAlchemyError as error:
                 logger.warning("cannot look for runs now: %s", first_line(error))
                 return None
             if claim is not None:
-                for free_slot in free[: claim.devices if worker_slot.slot.gpu else 1]:
+                for free_slot in free_slots[: claim.devices if worker_slot.slot.gpu else 1]:
                     free_slot.run_id = claim.run_id
                 self._pilot.note_claim()
             return claim
@@ -266,12 +266,12 @@ class SlotPool:
     def _report(self) -> None:
         load = self._load.read()
         sandbox = layer_names() | {"runs_no_programs": program_refusal(self._settings)}
-        shown = [
+        slot_stats = [
             (worker_slot, {**load, **worker_slot.gpu_load(), "sandbox": sandbox})
             for worker_slot in self._worker_slots
         ]
         with self._sessions.begin() as session:
-            for worker_slot, stats in shown:
+            for worker_slot, stats in slot_stats:
                 if not report_slot(
                     session, worker_slot.worker_id, worker_slot.status, worker_slot.run_id, stats
                 ):

@@ -185,8 +185,8 @@ class Supervisor:
 
     def _watch(self, trainer: TrainerProcess, claim: Claim, log: LogCollector, progress: HangDetector) -> int:
         lease = self._settings.lease_seconds
-        started = time.monotonic()
-        renew_at, flush_at, kill_at = started, started, float("inf")
+        started_at = time.monotonic()
+        renew_at, flush_at, kill_at = started_at, started_at, float("inf")
         while (code := trainer.wait(0.05)) is None:
             now = time.monotonic()
             if now >= renew_at:
@@ -207,7 +207,7 @@ class Supervisor:
                 kill_at = now + (COPY_GRACE_SECONDS if self._settings.artifacts_url else GRACE_SECONDS)
             if now >= kill_at or (self._hurrying.is_set() and kill_at < float("inf")):
                 trainer.kill()
-            if now - started > SPARE_DELAY_SECONDS:
+            if now - started_at > SPARE_DELAY_SECONDS:
                 self.keep_spare()
         return code
 
@@ -258,9 +258,9 @@ class Supervisor:
     def judge(self, trainer: TrainerProcess, code: int, *, is_oom: bool) -> Verdict:
         """Return the verdict on an exit code for a run that the trainer has left unfinished."""
         if code < 0 and -code in OUTSIDE_SIGNALS and not (is_oom and -code == signal.SIGKILL):
-            ended = f"the trainer was ended by {signal.Signals(-code).name}"
-            why = ": its worker was asked to end" if self._stopping.is_set() else ""
-            return Verdict(ended + why, is_own_fault=False)
+            signal_reason = f"the trainer was ended by {signal.Signals(-code).name}"
+            cause = ": its worker was asked to end" if self._stopping.is_set() else ""
+            return Verdict(signal_reason + cause, is_own_fault=False)
         if code in (0, EXIT_ORPHANED, EXIT_FENCED):
             return Verdict("the trainer ended without a message", is_own_fault=code == 0)
         if code < 0 and is_oom:

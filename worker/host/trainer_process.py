@@ -100,11 +100,11 @@ Listener = Callable[[str], None]
 
 def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the complete environment of a trainer in this slot."""
-    granted = (permissions.variables for permissions in settings.permissions.values())
-    names = INHERITED_NAMES.union(*granted)
-    beginnings = (*INHERITED_PREFIXES, *STORAGE_VARIABLES) if settings.artifacts_url else INHERITED_PREFIXES
+    granted_names = (permissions.variables for permissions in settings.permissions.values())
+    names = INHERITED_NAMES.union(*granted_names)
+    prefixes = (*INHERITED_PREFIXES, *STORAGE_VARIABLES) if settings.artifacts_url else INHERITED_PREFIXES
     inherited_variables = {
-        name: value for name, value in inherited.items() if name in names or name.startswith(beginnings)
+        name: value for name, value in inherited.items() if name in names or name.startswith(prefixes)
     }
     if not settings.hf_online:
         inherited_variables.pop("HF_TOKEN", None)
@@ -251,8 +251,8 @@ class TrainerProcess:
                     is_cut = len(line) == MAX_LINE_BYTES + MAX_SECRET_CHARACTERS and not line.endswith(b"\n")
                     handle(_decode_line(line, is_cut=is_cut))
                     if is_cut:
-                        dropped = MAX_SECRET_CHARACTERS + _skip_line(stream)
-                        self._emit(f"[{dropped:,} more bytes of this line are not kept]")
+                        dropped_bytes = MAX_SECRET_CHARACTERS + _skip_line(stream)
+                        self._emit(f"[{dropped_bytes:,} more bytes of this line are not kept]")
 
         thread = threading.Thread(target=read, name=f"output of {self._process.pid}", daemon=True)
         thread.start()
@@ -288,12 +288,12 @@ def _decode_line(line: bytes, *, is_cut: bool) -> str:
 
 def _skip_line(stream: IO[bytes]) -> int:
     """Discard the remaining line and return the number of bytes."""
-    dropped = 0
-    while piece := stream.readline(MAX_LINE_BYTES):
-        dropped += len(piece)
-        if piece.endswith(b"\n"):
+    dropped_bytes = 0
+    while chunk := stream.readline(MAX_LINE_BYTES):
+        dropped_bytes += len(chunk)
+        if chunk.endswith(b"\n"):
             break
-    return dropped
+    return dropped_bytes
 
 
 def _parse_failure(line: str) -> dict[str, str]:

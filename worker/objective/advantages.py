@@ -36,9 +36,9 @@ def group_spread(rewards: Rewards, scored: Scored) -> Spread:
     squares = (rewards - mean).where(scored, zero).square().sum(dim=1, keepdim=True)
     # Compare max and min instead of testing std == 0: the mean of equal floats may differ from them by a
     # rounding error.
-    highest = rewards.masked_fill(~scored, -torch.inf).amax(dim=1, keepdim=True)
-    lowest = rewards.masked_fill(~scored, torch.inf).amin(dim=1, keepdim=True)
-    return Spread(count, mean, squares, highest > lowest)
+    max_reward = rewards.masked_fill(~scored, -torch.inf).amax(dim=1, keepdim=True)
+    min_reward = rewards.masked_fill(~scored, torch.inf).amin(dim=1, keepdim=True)
+    return Spread(count, mean, squares, max_reward > min_reward)
 
 
 def batch_spread(rewards: Rewards, scored: Scored) -> Spread:

@@ -81,9 +81,11 @@ class PolicyBatch:
         return self._map_tensors(lambda values: values.to(device, non_blocking=True))
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "PolicyBatch":
-        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        changed = {name: change(value) for name, value in parts.items() if isinstance(value, Tensor)}
-        return replace(self, **(parts | changed))
+        field_values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed_tensors = {
+            name: change(value) for name, value in field_values.items() if isinstance(value, Tensor)
+        }
+        return replace(self, **(field_values | changed_tensors))
 
 
 Value = TypeVar("Value")

@@ -37,8 +37,8 @@ def loss_terms(terms: LossTerms, *, share: float) -> MetricSums:
     """
     count = torch.as_tensor(share, dtype=torch.float64, device=terms.policy.device)
     sums = {name: term.detach().sum(dtype=torch.float64) for name, term in terms.in_use().items()}
-    named = {"total": torch.stack(list(sums.values())).sum()} | sums
-    return MetricSums({f"loss/{name}": Mean(value, count) for name, value in named.items()})
+    sums_by_name = {"total": torch.stack(list(sums.values())).sum()} | sums
+    return MetricSums({f"loss/{name}": Mean(value, count) for name, value in sums_by_name.items()})
 
 
 def coefficient(
@@ -109,10 +109,10 @@ def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:
     """
     metrics: dict[str, Metric] = {}
     if surrogate.ratio is not None:
-        ratio, counted = surrogate.ratio, _units(surrogate.ratio, mask)
-        metrics["ratio/mean"] = _token_mean(ratio, counted)
-        metrics["ratio/max"] = Highest(ratio.masked_fill(~counted, -torch.inf).amax())
-        metrics["ratio/min"] = Lowest(ratio.masked_fill(~counted, torch.inf).amin())
+        ratio, unit_mask = surrogate.ratio, _units(surrogate.ratio, mask)
+        metrics["ratio/mean"] = _token_mean(ratio, unit_mask)
+        metrics["ratio/max"] = Highest(ratio.masked_fill(~unit_mask, -torch.inf).amax())
+        metrics["ratio/min"] = Lowest(ratio.masked_fill(~unit_mask, torch.inf).amin())
     flags = {
         "clip/low_frac": surrogate.low,
         "clip/high_frac": surrogate.high,
@@ -225,8 +225,8 @@ def per_token(
     They are, if they exist: ratio, clipped (-1 below, 1 above, 2 by the cap for negative advantages), kl (k3)
     and correction.
     """
-    sides = {-1: surrogate.low, 1: surrogate.high, 2: surrogate.dual}
-    flags = [flag.expand_as(mask) * side for side, flag in sides.items() if flag is not None]
+    flags_by_code = {-1: surrogate.low, 1: surrogate.high, 2: surrogate.dual}
+    flags = [flag.expand_as(mask) * code for code, flag in flags_by_code.items() if flag is not None]
     values = {
         "ratio": surrogate.ratio,
         "clipped": _last_set(flags) if flags else None,
@@ -247,13 +247,13 @@ def contributions(
     `gradients` are those of the terms. `gradient` is their sum, the derivative of the loss with respect to
     the token's log-probability, and `policy_gradient` is the absolute gradient of the policy term.
     """
-    parts = terms.in_use()
-    named = {"loss": torch.stack(list(parts.values())).sum(dim=0)}
-    named |= {f"loss_{name}": term for name, term in parts.items() if len(parts) > 1}
+    terms_by_name = terms.in_use()
+    values_by_name = {"loss": torch.stack(list(terms_by_name.values())).sum(dim=0)}
+    values_by_name |= {f"loss_{name}": term for name, term in terms_by_name.items() if len(terms_by_name) > 1}
     if gradients:
-        named["gradient"] = torch.stack(list(gradients.values())).sum(dim=0)
-        named["policy_gradient"] = gradients["policy"].abs()
-    return {name: value.detach() for name, value in named.items()}
+        values_by_name["gradient"] = torch.stack(list(gradients.values())).sum(dim=0)
+        values_by_name["policy_gradient"] = gradients["policy"].abs()
+    return {name: value.detach() for name, value in values_by_name.items()}
 
 
 def _last_set(flags: list[Tensor]) -> Tensor:
@@ -273,5 +273,5 @@ def _units(values: Tensor, mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B N"]:
 
 
 def _token_mean(values: Tensor, mask: Bool[Tensor, "B N"]) -> Mean:
-    zeroed = values.to(torch.promote_types(values.dtype, torch.float32)).masked_fill(~mask, 0)
-    return Mean(zeroed.sum(), mask.sum())
+    masked_values = values.to(torch.promote_types(values.dtype, torch.float32)).masked_fill(~mask, 0)
+    return Mean(masked_values.sum(), mask.sum())

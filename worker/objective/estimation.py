@@ -46,15 +46,15 @@ def estimate_advantages(
     factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     match advantage:
         case knobs.GroupMean(multi_reward="gdpo", scale=knobs.GroupStd(ddof=ddof, eps=eps)):
-            decoupled = multi_reward.group_decoupled_advantages(
+            decoupled_advantages = multi_reward.group_decoupled_advantages(
                 require(terms, "reward terms"), scored, ddof=ddof, eps=eps
             )
-            return AdvantageEstimate(decoupled * factor)
+            return AdvantageEstimate(decoupled_advantages * factor)
         case knobs.GroupMean(scale=knobs.Sas(ddof=ddof)):
-            smoothed = smoothing.smooth_standardised_advantages(
+            smoothed_advantages = smoothing.smooth_standardised_advantages(
                 rewards, scored, visits or Visits.none(rewards), ddof=ddof
             )
-            return AdvantageEstimate(smoothed.advantages * factor, smoothed.visits)
+            return AdvantageEstimate(smoothed_advantages.advantages * factor, smoothed_advantages.visits)
         case knobs.GroupMean():
             centred = advantages.group_centred_rewards(rewards, scored)
         case knobs.LeaveOneOut():

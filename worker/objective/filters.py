@@ -14,9 +14,9 @@ def group_variation_mask(scores: Float[Tensor, "P G"], scored: Bool[Tensor, "P G
 
     Source: zero-gradient filter, DAPO, arXiv:2503.14476, section 3.2.
     """
-    highest = scores.masked_fill(~scored, -torch.inf).amax(dim=1)
-    lowest = scores.masked_fill(~scored, torch.inf).amin(dim=1)
-    return highest > lowest
+    max_score = scores.masked_fill(~scored, -torch.inf).amax(dim=1)
+    min_score = scores.masked_fill(~scored, torch.inf).amin(dim=1)
+    return max_score > min_score
 
 
 def group_accuracy(scores: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"]) -> Float[Tensor, "P"]:

@@ -60,8 +60,8 @@ def length_adaptive_lambda(lengths: Int[Tensor, "B"], *, alpha: float) -> Float[
 
 def last_token_rewards(rewards: Float[Tensor, "B"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
     """Return each completion's reward on its last unmasked token and 0 on all other tokens."""
-    following = mask.flip(1).cumsum(dim=1).flip(1)  # number of unmasked tokens from this column on
-    return rewards.unsqueeze(1) * (mask & (following == 1))
+    tokens_left = mask.flip(1).cumsum(dim=1).flip(1)  # number of unmasked tokens from this column on
+    return rewards.unsqueeze(1) * (mask & (tokens_left == 1))
 
 
 def _td_errors(
@@ -69,11 +69,11 @@ def _td_errors(
 ) -> Float[Tensor, "B T"]:
     rewards, values = masked.zero_masked(rewards, mask), masked.zero_masked(values, mask)
     errors = torch.zeros_like(values)
-    following = values.new_zeros(len(values))  # (B,), value of the next unmasked token
+    next_values = values.new_zeros(len(values))  # (B,), value of the next unmasked token
     for t in reversed(range(values.shape[1])):
         is_counted = mask[:, t]
-        errors[:, t] = (rewards[:, t] + gamma * following - values[:, t]).where(is_counted, 0.0)
-        following = values[:, t].where(is_counted, following)
+        errors[:, t] = (rewards[:, t] + gamma * next_values - values[:, t]).where(is_counted, 0.0)
+        next_values = values[:, t].where(is_counted, next_values)
     return errors
 
 
@@ -95,8 +95,8 @@ def _n_steps_later(
     sums: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], n_step: int
 ) -> Float[Tensor, "B T"]:
     """Return, for each token, the sum n unmasked tokens later, or 0 beyond the end."""
-    later = torch.zeros_like(sums)
+    later_sums = torch.zeros_like(sums)
     for row, counts in enumerate(mask):
         columns = counts.nonzero().flatten()
-        later[row, columns[:-n_step]] = sums[row, columns[n_step:]]
-    return later
+        later_sums[row, columns[:-n_step]] = sums[row, columns[n_step:]]
+    return later_sums

@@ -40,11 +40,11 @@ def k3(x: Float[Tensor, "B T"], *, limit: float = math.inf) -> Float[Tensor, "B 
     value nor gradient overflows and the gradient does not vanish. Source: GRPO, arXiv:2402.03300, equation 4.
     """
     is_far = x < -X_LIMIT
-    near = x.masked_fill(is_far, -X_LIMIT)
+    bounded_x = x.masked_fill(is_far, -X_LIMIT)
     # expm1 keeps small x exact; relu removes rounding errors below 0.
-    estimate = torch.relu(torch.expm1(-near) + near)
-    beyond = estimate + math.expm1(X_LIMIT) * (-X_LIMIT - x)
-    return torch.where(is_far, beyond, estimate).clamp(max=limit)
+    estimate = torch.relu(torch.expm1(-bounded_x) + bounded_x)
+    linear_estimate = estimate + math.expm1(X_LIMIT) * (-X_LIMIT - x)
+    return torch.where(is_far, linear_estimate, estimate).clamp(max=limit)
 
 
 def dual_descent(coef: float, kl: float, *, target: float) -> float:

@@ -10,8 +10,8 @@ def zero_masked(values: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Floa
     Mask before any exp, because exp of garbage in the padding, times 0, may be NaN. The gradient of a masked
     token is exactly 0.
     """
-    widened = values if values.dtype.itemsize >= 4 else values.float()
-    return widened.where(mask, widened.new_zeros(()))
+    wide_values = values if values.dtype.itemsize >= 4 else values.float()
+    return wide_values.where(mask, wide_values.new_zeros(()))
 
 
 def lengths(mask: Bool[Tensor, "B T"]) -> Int[Tensor, "B"]:

@@ -152,10 +152,10 @@ class MetricSums:
 
     def __add__(self, other: "MetricSums") -> "MetricSums":
         """Merge the metrics of both sides; a name that only one side has is kept."""
-        joined = dict(self.metrics)
+        metrics = dict(self.metrics)
         for name, metric in other.metrics.items():
-            joined[name] = joined[name] + metric if name in joined else metric
-        return MetricSums(joined)
+            metrics[name] = metrics[name] + metric if name in metrics else metric
+        return MetricSums(metrics)
 
     @classmethod
     def merged(cls, sums: Iterable["MetricSums"]) -> "MetricSums":
@@ -167,20 +167,20 @@ class MetricSums:
 
         Use it before merging sums from several processes.
         """
-        moved = {
+        device_metrics = {
             name: type(metric)(*(tensor.detach().to(device) for tensor in metric.parts()))
             for name, metric in self.metrics.items()
         }
-        return MetricSums(moved)
+        return MetricSums(device_metrics)
 
     def values(self) -> dict[str, float]:
         """Return the final numbers by name in one transfer from the device, without empty metrics."""
-        parts = [tensor.detach().double() for metric in self.metrics.values() for tensor in metric.parts()]
-        numbers = torch.stack(parts).tolist() if parts else []
-        finished: dict[str, float] = {}
+        tensors = [tensor.detach().double() for metric in self.metrics.values() for tensor in metric.parts()]
+        numbers = torch.stack(tensors).tolist() if tensors else []
+        result_by_name: dict[str, float] = {}
         for name, metric in self.metrics.items():
             metric_sums, numbers = numbers[: len(metric.parts())], numbers[len(metric.parts()) :]
             result = metric.result(metric_sums)
             if result is not None:
-                finished[name] = result
-        return finished
+                result_by_name[name] = result
+        return result_by_name

@@ -54,11 +54,13 @@ def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor,
     """
     if not objective.kl_in_reward:
         return torch.zeros(batch.mask.shape, device=batch.mask.device)
-    old = masked.zero_masked(require(batch.old_logprobs, "old log-probabilities"), batch.mask)
-    reference = masked.zero_masked(
+    old_logprobs = masked.zero_masked(require(batch.old_logprobs, "old log-probabilities"), batch.mask)
+    reference_logprobs = masked.zero_masked(
         require(batch.reference_logprobs, "reference log-probabilities"), batch.mask
     )
-    return regularizers.kl_coefficient(batch, objective.kl) * kl.reward_penalty(old, reference, batch.mask)
+    return regularizers.kl_coefficient(batch, objective.kl) * kl.reward_penalty(
+        old_logprobs, reference_logprobs, batch.mask
+    )
 
 
 def denominators(
@@ -110,8 +112,8 @@ def accepted_completions(batch: PolicyBatch, objective: Objective) -> Bool[Tenso
     """
     if not isinstance(objective.correction, knobs.SequenceK3):
         return None
-    old = masked.zero_masked(require(batch.old_logprobs, "old log-probabilities"), batch.mask)
-    correction = _correction(_log_rho(old, batch, objective), batch.mask, objective.correction)
+    old_logprobs = masked.zero_masked(require(batch.old_logprobs, "old log-probabilities"), batch.mask)
+    correction = _correction(_log_rho(old_logprobs, batch, objective), batch.mask, objective.correction)
     return None if correction is None else ~correction.limited.squeeze(1)
 
 
@@ -148,54 +150,58 @@ def policy_loss(
     """
     mask = batch.mask
     policy = masked.zero_masked(policy_logprobs, mask)
-    old, trainers_old = _old_logprobs(policy, batch, objective), _trainers_old(policy, batch)
-    token_advantages = _token_advantages(batch, trainers_old, objective.token_weight)
+    old_logprobs, trainer_old_logprobs = _old_logprobs(policy, batch, objective), _trainers_old(policy, batch)
+    token_advantages = _token_advantages(batch, trainer_old_logprobs, objective.token_weight)
     gate = off_policy_masks.router_gate(batch, objective.router)
-    surrogate = policy_surrogate(policy, old, token_advantages, batch, objective, gate)
+    surrogate = policy_surrogate(policy, old_logprobs, token_advantages, batch, objective, gate)
     keep_mask = off_policy_masks.policy_keep_mask(policy, token_advantages, batch, objective.off_policy_mask)
-    log_rho = _log_rho(trainers_old, batch, objective)
+    log_rho = _log_rho(trainer_old_logprobs, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)
     x = _log_ratio_to_anchor(policy, batch, objective)
 
-    weighted = surrogate.objective if correction is None else surrogate.objective * correction.weights
-    weighted = weighted if keep_mask is None else weighted * keep_mask
-    trained = mask if batch.trained is None else mask & batch.trained
+    weighted_objective = (
+        surrogate.objective if correction is None else surrogate.objective * correction.weights
+    )
+    weighted_objective = weighted_objective if keep_mask is None else weighted_objective * keep_mask
+    is_trained = mask if batch.trained is None else mask & batch.trained
     if correction is not None and isinstance(objective.correction, knobs.SequenceK3):
-        trained = trained & ~correction.limited
-    counted = trained.to(policy.dtype)
-    token_weights = counted * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
+        is_trained = is_trained & ~correction.limited
+    loss_mask = is_trained.to(policy.dtype)
+    token_weights = loss_mask * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
     kl_coef = regularizers.kl_coefficient(batch, objective.kl)
     kl_term = regularizers.kl_term(
-        x, surrogate, token_weights, counted * denominators.sequence_weight, kl_coef, objective.kl
+        x, surrogate, token_weights, loss_mask * denominators.sequence_weight, kl_coef, objective.kl
     )
-    bonus = regularizers.entropy_coefficient(batch, objective.entropy)
-    entropy_term = regularizers.entropy_term(entropy, mask, token_weights, bonus, objective.entropy)
-    nll_term = regularizers.nll_term(policy, batch.correct, counted, denominators.nll_weight, objective.nll)
-    terms = diagnostics.LossTerms(-(weighted * token_weights), kl_term, entropy_term, nll_term)
-    parts = terms.in_use()
-    loss = sum((term.sum() for term in parts.values()), start=policy.new_zeros(()))
+    entropy_coef = regularizers.entropy_coefficient(batch, objective.entropy)
+    entropy_term = regularizers.entropy_term(entropy, mask, token_weights, entropy_coef, objective.entropy)
+    nll_term = regularizers.nll_term(policy, batch.correct, loss_mask, denominators.nll_weight, objective.nll)
+    terms = diagnostics.LossTerms(-(weighted_objective * token_weights), kl_term, entropy_term, nll_term)
+    terms_by_name = terms.in_use()
+    loss = sum((term.sum() for term in terms_by_name.values()), start=policy.new_zeros(()))
 
     share = len(mask) / denominators.completions / batch.updates
     with torch.no_grad():
         metrics = diagnostics.loss_terms(terms, share=share)
         metrics += diagnostics.policy_terms(policy, entropy, mask)
         metrics += diagnostics.covariance_terms(policy, token_advantages, mask)
-        metrics += diagnostics.ratio_terms(surrogate, trained)
+        metrics += diagnostics.ratio_terms(surrogate, is_trained)
         metrics += diagnostics.off_policy_terms(keep_mask, gate, mask)
         if isinstance(objective.token_weight, knobs.Lopti):
-            metrics += diagnostics.lopti_terms(policy, trainers_old, batch, eta=objective.token_weight.eta)
+            metrics += diagnostics.lopti_terms(
+                policy, trainer_old_logprobs, batch, eta=objective.token_weight.eta
+            )
         if x is not None:
             metrics += diagnostics.kl_terms(x, mask, limit=objective.largest_k3)
             metrics += diagnostics.domain_terms(x, batch, limit=objective.largest_k3)
-        gradients = diagnostics.gradients(parts, policy, mask) if policy.requires_grad else {}
+        gradients = diagnostics.gradients(terms_by_name, policy, mask) if policy.requires_grad else {}
         if gradients and kl_term is not None and kl_term.requires_grad:
             metrics += diagnostics.kl_share(gradients["policy"], gradients["kl"])
         if objective.kl.type != "none":
             metrics += diagnostics.coefficient("kl/coef", kl_coef, batch, share=share)
         if objective.entropy.type != "none":
-            metrics += diagnostics.coefficient("entropy/coef", bonus, batch, share=share)
+            metrics += diagnostics.coefficient("entropy/coef", entropy_coef, batch, share=share)
         if log_rho is not None:
-            metrics += diagnostics.mismatch_terms(log_rho, trainers_old, correction, mask)
+            metrics += diagnostics.mismatch_terms(log_rho, trainer_old_logprobs, correction, mask)
         per_token = diagnostics.per_token(surrogate, correction, x, mask, largest_k3=objective.largest_k3)
         contributions = diagnostics.contributions(terms, gradients)
     return PolicyLoss(loss, metrics, per_token, contributions)
@@ -241,8 +247,10 @@ def _log_rho(
     """Return log(p_old / p_sampler), or None without sampler log-probabilities."""
     if objective.correction.type == "none" and batch.sampler_logprobs is None:
         return None
-    sampler = masked.zero_masked(require(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
-    return ratios.token_log_ratio(old, sampler)
+    sampler_logprobs = masked.zero_masked(
+        require(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask
+    )
+    return ratios.token_log_ratio(old, sampler_logprobs)
 
 
 def _correction(
@@ -278,15 +286,15 @@ def _log_ratio_to_anchor(
     """Return x of the KL estimators, relative to the reference policy, or the old one if kl.to = old."""
     if not isinstance(objective.kl, knobs.NoKl) and objective.kl.to == "old":
         # detach: the anchor of the KL is a constant
-        old = (
+        old_logprobs = (
             policy.detach()
             if batch.old_logprobs is None
             else masked.zero_masked(batch.old_logprobs, batch.mask)
         )
-        return kl.log_ratio_to_reference(policy, old)
+        return kl.log_ratio_to_reference(policy, old_logprobs)
     if batch.reference_logprobs is None and not objective.needs_reference:
         return None
-    reference = masked.zero_masked(
+    reference_logprobs = masked.zero_masked(
         require(batch.reference_logprobs, "reference log-probabilities"), batch.mask
     )
-    return kl.log_ratio_to_reference(policy, reference)
+    return kl.log_ratio_to_reference(policy, reference_logprobs)

@@ -35,8 +35,10 @@ def policy_surrogate(
     match rule:
         case knobs.NoSurrogate():
             return surrogates.unclipped_surrogate(ratio, token_advantages)
-        case knobs.PpoClip(eps_low=low, eps_high=high, dual_clip=c):
-            return surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high, dual_clip=c)
+        case knobs.PpoClip(eps_low=low, eps_high=high, dual_clip=dual_clip):
+            return surrogates.ppo_clip(
+                ratio, token_advantages, eps_low=low, eps_high=high, dual_clip=dual_clip
+            )
         case knobs.BookSigned(eps_high=high):
             return surrogates.book_signed_surrogate(ratio, token_advantages, eps_high=high)
         case knobs.WeightCap(cap=cap, token_mask=token_mask):
@@ -44,9 +46,9 @@ def policy_surrogate(
             return _mask_surrogate(capped, token_advantages, token_mask)
         case knobs.Sapo(tau_pos=pos, tau_neg=neg):
             return surrogates.sapo(ratio, token_advantages, tau_pos=pos, tau_neg=neg)
-        case knobs.DynamicClip(eps_low=low, eps_high=high, r_max=r_max, dual_clip=c):
+        case knobs.DynamicClip(eps_low=low, eps_high=high, r_max=r_max, dual_clip=dual_clip):
             bounds = surrogates.dynamic_bounds(old, eps_low=low, eps_high=high, r_max=r_max)
-            return surrogates.bounded_surrogate(ratio, token_advantages, bounds, dual_clip=c)
+            return surrogates.bounded_surrogate(ratio, token_advantages, bounds, dual_clip=dual_clip)
         case knobs.DivergenceMask(low=low, high=high, measure=measure, cap=cap):
             bounds = surrogates.Bounds(low, high)
             return surrogates.divergence_mask(
@@ -56,10 +58,12 @@ def policy_surrogate(
             clipped = surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high)
             return surrogates.silence_tokens(clipped, require(batch.covariant, "tokens chosen by covariance"))
         case knobs.KlCov(coef=coef):
-            chosen = require(batch.covariant, "tokens chosen by covariance")
-            return surrogates.penalised_surrogate(log_ratio, token_advantages, chosen, coef=coef)
-        case knobs.Fipo(eps_low=low, eps_high=high, dual_clip=c):
-            clipped = surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high, dual_clip=c)
+            selected_tokens = require(batch.covariant, "tokens chosen by covariance")
+            return surrogates.penalised_surrogate(log_ratio, token_advantages, selected_tokens, coef=coef)
+        case knobs.Fipo(eps_low=low, eps_high=high, dual_clip=dual_clip):
+            clipped = surrogates.ppo_clip(
+                ratio, token_advantages, eps_low=low, eps_high=high, dual_clip=dual_clip
+            )
             return surrogates.influence_weighted_surrogate(
                 clipped,
                 log_ratio,
@@ -67,7 +71,7 @@ def policy_surrogate(
                 half_life=rule.half_life,
                 weights=surrogates.Band(rule.low, rule.high),
                 safety=rule.safety,
-                dual_clip=c,
+                dual_clip=dual_clip,
             )
         case knobs.Vespo():
             positive = surrogates.GammaShape(rule.k_pos, rule.lambda_pos)

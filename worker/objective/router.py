@@ -25,10 +25,10 @@ def log_gamma(
     Old refers to the weights at the start of the step. The result is detached because a gradient through the
     router makes training collapse. Source: RSPO, arXiv:2510.23027 version 2.
     """
-    changes = (
+    logprob_changes = (
         router_logprobs.detach().gather(-1, old_experts) - old_logprobs
     )  # detach: the gate is a constant
-    return -changes.abs().mean(dim=(-2, -1))
+    return -logprob_changes.abs().mean(dim=(-2, -1))
 
 
 def changed_frac(
@@ -57,5 +57,5 @@ def router_metrics(batch: PolicyBatch, experts: Int[Tensor, "B T L K"] | None) -
     """Return router/expert_change_frac if old or sampled experts are known."""
     if experts is None or batch.old_experts is None:
         return MetricSums({})
-    changed = changed_frac(experts, batch.old_experts).masked_fill(~batch.mask, 0)
-    return MetricSums({"router/expert_change_frac": Mean(changed.sum(), batch.mask.sum())})
+    change_fractions = changed_frac(experts, batch.old_experts).masked_fill(~batch.mask, 0)
+    return MetricSums({"router/expert_change_frac": Mean(change_fractions.sum(), batch.mask.sum())})

@@ -40,8 +40,8 @@ def truncated_weights(log_rho: Float[Tensor, "B N"], *, cap: float) -> Correctio
 def banded_weights(log_rho: Float[Tensor, "B N"], *, low: float, high: float) -> Correction:
     """Return w = rho if low <= rho <= high, else 0. Source: IcePop, arXiv:2510.18855."""
     rho = log_rho.exp()
-    dropped = (rho < low) | (rho > high)
-    return Correction(rho.masked_fill(dropped, 0), dropped)
+    drop_mask = (rho < low) | (rho > high)
+    return Correction(rho.masked_fill(drop_mask, 0), drop_mask)
 
 
 def k3_rejection(log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, threshold: float) -> Correction:
@@ -52,8 +52,8 @@ def k3_rejection(log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, th
     Source: verl's rollout correction, seq_mean_k3; k3: Schulman 2020, joschu.net/blog/kl-approx.html.
     """
     k3 = log_rho.expm1() - log_rho
-    dropped = masked.token_mean(k3, mask) > threshold  # (B, 1)
-    return Correction((~dropped).to(log_rho.dtype), dropped)
+    drop_mask = masked.token_mean(k3, mask) > threshold  # (B, 1)
+    return Correction((~drop_mask).to(log_rho.dtype), drop_mask)
 
 
 def geometric_filter(
@@ -64,5 +64,5 @@ def geometric_filter(
     Source: NeMo-RL and OpenRLHF (seq-mask-tis).
     """
     mean = masked.token_mean(log_rho, mask).exp()  # (B, 1)
-    dropped = ((mean < low) | (mean > high)).expand_as(log_rho)
-    return Correction(torch.exp(log_rho).masked_fill(dropped, 0), dropped)
+    drop_mask = ((mean < low) | (mean > high)).expand_as(log_rho)
+    return Correction(torch.exp(log_rho).masked_fill(drop_mask, 0), drop_mask)

@@ -49,13 +49,20 @@ def smooth_standardised_advantages(
     not a visit. Source: smooth advantage standardisation, DCPO, arXiv:2509.02333.
     """
     group = group_spread(rewards, scored)
-    following = _updated_visits(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)
-    now = _standardised_rewards(rewards, group.mean, group.std(ddof=ddof), group.varies & scored)
-    varied = (following.variance > MAX_NEGLIGIBLE_VARIANCE) & scored
-    total = _standardised_rewards(rewards, following.mean, following.variance.sqrt(), varied)
+    updated_visits = _updated_visits(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)
+    group_advantages = _standardised_rewards(rewards, group.mean, group.std(ddof=ddof), group.varies & scored)
+    varies = (updated_visits.variance > MAX_NEGLIGIBLE_VARIANCE) & scored
+    history_advantages = _standardised_rewards(
+        rewards, updated_visits.mean, updated_visits.variance.sqrt(), varies
+    )
     share = 1 / (past.seen + 1)
-    recent, longer = (1 - share) * now + share * total, share * now + (1 - share) * total
-    return SmoothedAdvantages(recent.where(recent.abs() <= longer.abs(), longer), following)
+    recent_blend, history_blend = (
+        (1 - share) * group_advantages + share * history_advantages,
+        share * group_advantages + (1 - share) * history_advantages,
+    )
+    return SmoothedAdvantages(
+        recent_blend.where(recent_blend.abs() <= history_blend.abs(), history_blend), updated_visits
+    )
 
 
 def _updated_visits(
@@ -63,11 +70,11 @@ def _updated_visits(
 ) -> Visits:
     """Return the running mean and variance with one more group of equal weight."""
     n = past.seen
-    between = n / (n + 1) * (mean - past.mean).square()
+    mean_shift = n / (n + 1) * (mean - past.mean).square()
     return Visits(
         seen=torch.where(counts, n + 1, n),
         mean=torch.where(counts, (n * past.mean + mean) / (n + 1), past.mean),
-        variance=torch.where(counts, (n * past.variance + variance + between) / (n + 1), past.variance),
+        variance=torch.where(counts, (n * past.variance + variance + mean_shift) / (n + 1), past.variance),
     )
 
 

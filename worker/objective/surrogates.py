@@ -116,13 +116,13 @@ def bounded_surrogate(
     floor = _select(positive, -torch.inf, bounds.low, ratio)
     ceiling = _select(positive, bounds.high, dual_clip or torch.inf, ratio)
     value = ratio.detach()  # detach: flags carry no gradient
-    over = value > ceiling
+    is_above = value > ceiling
     return Surrogate(
         objective=advantages * torch.clamp(ratio, floor, ceiling),
         ratio=ratio,
         low=(value < floor) & (advantages != 0),
-        high=over & positive,
-        dual=(over & (advantages < 0)) if dual_clip else None,
+        high=is_above & positive,
+        dual=(is_above & (advantages < 0)) if dual_clip else None,
     )
 
 
@@ -294,8 +294,8 @@ def influence_weighted_surrogate(
     """
     log_ratio_value = log_ratio.detach()  # detach: the weight is a constant
     ratio = log_ratio_value.exp()
-    counted = log_ratio_value.masked_fill(ratio > dual_clip, 0) if dual_clip else log_ratio_value
-    future = future_log_ratio(counted, half_life=half_life)
+    counted_log_ratio = log_ratio_value.masked_fill(ratio > dual_clip, 0) if dual_clip else log_ratio_value
+    future = future_log_ratio(counted_log_ratio, half_life=half_life)
     weight = future.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp().clamp(weights.low, weights.high)
     weight = weight.clamp(0.8, 1).where((advantages < 0) & (ratio > safety), weight)
     return clipped._replace(objective=clipped.objective * weight, gate=weight)

@@ -58,12 +58,12 @@ def most_covariant_tokens(
     Source: KL-Cov, arXiv:2505.22617.
     """
     total = int(mask.sum())
-    chosen = torch.zeros_like(mask)
+    selected_mask = torch.zeros_like(mask)
     if not total:
-        return chosen
+        return selected_mask
     masked_covariance = covariance.masked_fill(~mask, -torch.inf).flatten()
-    chosen.view(-1)[masked_covariance.topk(max(1, int(share * total))).indices] = True
-    return chosen
+    selected_mask.view(-1)[masked_covariance.topk(max(1, int(share * total))).indices] = True
+    return selected_mask
 
 
 def random_tokens_in_band(
@@ -81,9 +81,9 @@ def random_tokens_in_band(
     """
     band = (mask & (covariance > low) & (covariance < high)).flatten().nonzero().squeeze(1)
     order = torch.randperm(len(band), generator=generator).to(band.device)
-    chosen = torch.zeros_like(mask)
-    chosen.view(-1)[band[order[: max(1, int(share * int(mask.sum())))]]] = True
-    return chosen
+    selected_mask = torch.zeros_like(mask)
+    selected_mask.view(-1)[band[order[: max(1, int(share * int(mask.sum())))]]] = True
+    return selected_mask
 
 
 def choose_covariant_tokens(
@@ -102,12 +102,14 @@ def choose_covariant_tokens(
     covariance = covariances(old_logprobs, advantages.to(old_logprobs.dtype), batch.mask)
     match surrogate:
         case knobs.KlCov(share=share):
-            chosen = most_covariant_tokens(covariance, batch.mask, share=share)
+            selected_mask = most_covariant_tokens(covariance, batch.mask, share=share)
         case knobs.ClipCov(share=share, low=low, high=high):
-            chosen = random_tokens_in_band(covariance, batch.mask, generator, share=share, low=low, high=high)
+            selected_mask = random_tokens_in_band(
+                covariance, batch.mask, generator, share=share, low=low, high=high
+            )
         case _:
             assert_never(surrogate)
-    return replace(batch, covariant=chosen)
+    return replace(batch, covariant=selected_mask)
 
 
 def choose_entropic_tokens(
@@ -127,10 +129,19 @@ def split_updates(batch: PolicyBatch, knob: knobs.TokenWeight) -> list[PolicyBat
         case knobs.NoTokenWeight() | knobs.AdvantageReweighting() | knobs.TopEntropy():
             return [batch]
         case knobs.Lopti(eta=eta):
-            old = masked.zero_masked(require(batch.old_logprobs, "old log-probabilities"), batch.mask)
-            rare = batch.mask & improbable_tokens(old, eta=eta)
-            halves = [rare, batch.mask & ~rare]
-            chosen = [half for half in (halves if eta > 0 else halves[::-1]) if bool(half.any())]
-            return [replace(batch, trained=half, updates=len(chosen)) for half in chosen] or [batch]
+            old_logprobs = masked.zero_masked(
+                require(batch.old_logprobs, "old log-probabilities"), batch.mask
+            )
+            rare = batch.mask & improbable_tokens(old_logprobs, eta=eta)
+            token_masks = [rare, batch.mask & ~rare]
+            nonempty_masks = [
+                token_mask
+                for token_mask in (token_masks if eta > 0 else token_masks[::-1])
+                if bool(token_mask.any())
+            ]
+            return [
+                replace(batch, trained=token_mask, updates=len(nonempty_masks))
+                for token_mask in nonempty_masks
+            ] or [batch]
         case _:
             assert_never(knob)

@@ -36,12 +36,12 @@ def value_loss(
     values, old_values, returns = (
         masked.zero_masked(tensor, mask) for tensor in (values, old_values, returns)
     )
-    plain = (values - returns).square()
+    unclipped_errors = (values - returns).square()
     if clip == 0:
-        return ValueLoss(plain / 2, torch.zeros_like(mask))
-    near = old_values + (values - old_values).clamp(-clip, clip)
-    bounded = (near - returns).square()
-    return ValueLoss(torch.maximum(plain, bounded) / 2, bounded > plain)
+        return ValueLoss(unclipped_errors / 2, torch.zeros_like(mask))
+    clipped_values = old_values + (values - old_values).clamp(-clip, clip)
+    clipped_errors = (clipped_values - returns).square()
+    return ValueLoss(torch.maximum(unclipped_errors, clipped_errors) / 2, clipped_errors > unclipped_errors)
 
 
 def explained_variance(

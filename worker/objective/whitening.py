@@ -27,6 +27,6 @@ def whitened_advantages(
     deviation = (squares / (total - ddof).clamp(min=1)).sqrt() + eps
     # Compare max and min instead of testing std == 0: the mean of equal floats may differ from them by a
     # rounding error.
-    highest = values.masked_fill(~is_counted, -float("inf")).amax()
-    lowest = values.masked_fill(~is_counted, float("inf")).amin()
-    return ((values - mean) / deviation).where(is_counted & (highest > lowest), zero)
+    max_value = values.masked_fill(~is_counted, -float("inf")).amax()
+    min_value = values.masked_fill(~is_counted, float("inf")).amin()
+    return ((values - mean) / deviation).where(is_counted & (max_value > min_value), zero)

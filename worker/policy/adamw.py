@@ -118,5 +118,5 @@ def _restore_paged(adam: Any, state: Any, master: nn.Parameter, name: str, value
     torch.accelerator.synchronize()  # the GPU clears a new page asynchronously
     state[name].copy_(value)
     if value.dtype == torch.uint8:
-        levels = adam.name2qmap["dynamic" if name == "state1" else "udynamic"]
-        state[f"qmap{name[-1]}"] = levels.to(master.device)
+        quantization_map = adam.name2qmap["dynamic" if name == "state1" else "udynamic"]
+        state[f"qmap{name[-1]}"] = quantization_map.to(master.device)

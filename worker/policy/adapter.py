@@ -80,7 +80,7 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
     layer.
     """
     head = model.get_output_embeddings()
-    reserved = reserved_layers(name for name, _ in model.named_parameters())
+    reserved_names = reserved_layers(name for name, _ in model.named_parameters())
     linear = [
         name
         for name, module in model.named_modules()
@@ -88,23 +88,25 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
         and module is not head
         and not is_fused(name)
         and not is_outside_text_model(name)
-        and _last_part(name) not in reserved
+        and _last_part(name) not in reserved_names
     ]
-    beside_text = {
+    names_outside_text = {
         _last_part(name)
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and is_outside_text_model(name)
     }
-    chosen: set[str] = set()
+    matching_names: set[str] = set()
     for target in targets:
         matches = [name for name in linear if _matches_target(name, target)]
         if not matches:
             available = ", ".join(sorted({_last_part(name) for name in linear})) or "no linear layers"
             reason = f"{target!r} names no linear layer of a {model.config.model_type}; it has {available}"
             raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
-        chosen.update(matches)
-    remaining_names = beside_text | {_last_part(name) for name in linear if name not in chosen}
-    return sorted({name if _last_part(name) in remaining_names else _last_part(name) for name in chosen})
+        matching_names.update(matches)
+    remaining_names = names_outside_text | {_last_part(name) for name in linear if name not in matching_names}
+    return sorted(
+        {name if _last_part(name) in remaining_names else _last_part(name) for name in matching_names}
+    )
 
 
 def expert_weights(model: PreTrainedModel) -> list[str]:
@@ -161,17 +163,17 @@ def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
 def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
     """Load an adapter's weights from a directory, or raise BadAdapter unless they fit exactly."""
     try:
-        loaded = load_file(directory / ADAPTER_WEIGHTS)
+        saved_weights = load_file(directory / ADAPTER_WEIGHTS)
     except (OSError, SafetensorError) as error:
         raise BadAdapter(f"{ADAPTER_WEIGHTS} cannot be read: {error}") from error
     weights = adapter_weights(model)
-    if unexpected := sorted(weights.keys() ^ loaded.keys()):
+    if unexpected := sorted(weights.keys() ^ saved_weights.keys()):
         raise BadAdapter(f"it is for other layers, e.g. {unexpected[0][:200]}")
     for name, weight in weights.items():
-        if weight.shape != loaded[name].shape:
-            shapes = f"{list(loaded[name].shape)}, the policy expects {list(weight.shape)}"
+        if weight.shape != saved_weights[name].shape:
+            shapes = f"{list(saved_weights[name].shape)}, the policy expects {list(weight.shape)}"
             raise BadAdapter(f"{name} has shape {shapes}")
-        weight.copy_(loaded[name])
+        weight.copy_(saved_weights[name])
 
 
 def base_model(model: PreTrainedModel) -> PreTrainedModel:
@@ -189,35 +191,35 @@ def _merge_layer(layer: Any) -> nn.Module:
     if is_lora_experts(layer):
         return _merged_experts(layer)
     base = layer.base_layer
-    merged = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
+    merged_layer = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
     weight = base.weight.dequantize() if hasattr(base.weight, "qdata") else base.weight
     merged_weight = weight.float() + layer.get_delta_weight(NAME).float()
-    merged.weight = nn.Parameter(merged_weight.to(weight.dtype), requires_grad=False)
-    merged.bias = base.bias
-    return merged
+    merged_layer.weight = nn.Parameter(merged_weight.to(weight.dtype), requires_grad=False)
+    merged_layer.bias = base.bias
+    return merged_layer
 
 
 def _merged_experts(layer: Any) -> nn.Module:
     """Return the merged experts. peft wraps them once for each of their adapted weights."""
-    merged = copy.copy(layer.get_base_layer())
-    merged._parameters = dict(merged._parameters)  # noqa: SLF001 - a shallow copy shares it
+    merged_module = copy.copy(layer.get_base_layer())
+    merged_module._parameters = dict(merged_module._parameters)  # noqa: SLF001 - a shallow copy shares it
     while is_lora_experts(layer):
         weight = layer.get_param()
         merged_weight = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype)
-        merged._parameters[layer.parameter_name] = nn.Parameter(merged_weight, requires_grad=False)  # noqa: SLF001
+        merged_module._parameters[layer.parameter_name] = nn.Parameter(merged_weight, requires_grad=False)  # noqa: SLF001
         layer = layer.base_layer
-    return merged
+    return merged_module
 
 
 def _plain_model(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTrainedModel:
-    plain = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
-    for module in [module for module in plain.modules() if not is_lora_experts(module)]:
+    plain_model = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
+    for module in [module for module in plain_model.modules() if not is_lora_experts(module)]:
         for name, child in module.named_children():
             if is_lora_linear(child) or is_lora_experts(child):
                 setattr(module, name, change(child))
-    plain.__dict__.pop("peft_config", None)
-    plain._hf_peft_config_loaded = False  # noqa: SLF001 - transformers has no public way to reset it
-    return plain
+    plain_model.__dict__.pop("peft_config", None)
+    plain_model._hf_peft_config_loaded = False  # noqa: SLF001 - transformers has no public way to reset it
+    return plain_model
 
 
 def digest_weights(weights: Mapping[str, Tensor]) -> str:

@@ -27,13 +27,13 @@ def copy_trainable(model: PreTrainedModel) -> PreTrainedModel:
 
 def replace_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
     """Return a copy of the model with some weights replaced by name. All others are shared."""
-    named = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     memo = {
-        id(named[name]): nn.Parameter(weight.to(named[name].device), requires_grad=False)
+        id(parameters[name]): nn.Parameter(weight.to(parameters[name].device), requires_grad=False)
         for name, weight in weights.items()
     }
-    shared = {id(weight): weight for weight in named.values() if id(weight) not in memo}
-    return copy.deepcopy(model, {**shared, **memo})
+    shared_weights = {id(weight): weight for weight in parameters.values() if id(weight) not in memo}
+    return copy.deepcopy(model, {**shared_weights, **memo})
 
 
 @torch.no_grad()

@@ -86,37 +86,37 @@ class CriticModel:
 
     def _update(self, batch: ValueBatch, rows: Tensor, fitted: Fitted, *, step: int) -> None:
         total_tokens = batch.mask[rows.to(batch.mask.device)].sum()
-        before, ranks = fitted.sums, self.microbatches.ranks
-        own_rows = rows[ranks.own(batch.tokens.lengths[rows] + batch.tokens.prompt_lengths[rows])]
+        sums_before, ranks = fitted.sums, self.microbatches.ranks
+        rank_rows = rows[ranks.own(batch.tokens.lengths[rows] + batch.tokens.prompt_lengths[rows])]
 
         def passes(parts: Sequence[Tensor]) -> MetricSums:
-            sums, missing = MetricSums(), ranks.limit(len(parts)) - len(parts)
+            sums, missing_passes = MetricSums(), ranks.limit(len(parts)) - len(parts)
             for indices in parts:
-                loss, mask = self._losses(batch, own_rows[indices])
+                loss, mask = self._losses(batch, rank_rows[indices])
                 total = loss.losses.sum() / total_tokens.clamp(min=1)
                 (self.value.coef * total).backward()
                 self.optimizer.take_gradients()
                 sums += _metrics(loss, mask, total_tokens, coef=self.value.coef)
-            for _ in range(missing):
+            for _ in range(missing_passes):
                 (self.forward(batch.tokens.rows(rows[:1])).sum() * 0).backward()
                 self.optimizer.take_gradients()
             return sums
 
-        sums = self.microbatches.run(batch.tokens.rows(own_rows), passes, self.optimizer.forget_gradients)
+        sums = self.microbatches.run(batch.tokens.rows(rank_rows), passes, self.optimizer.forget_gradients)
         device = batch.mask.device
-        fitted.sums = before + (sums if ranks.is_alone else ranks.merged(sums).to(device))
+        fitted.sums = sums_before + (sums if ranks.is_alone else ranks.merged(sums).to(device))
         fitted.norms.append(self.optimizer.step(step).grad_norm)
 
     def _losses(self, batch: ValueBatch, rows: Tensor) -> tuple[ValueLoss, Tensor]:
         values = self.forward(batch.tokens.rows(rows))
         device_rows = rows.to(values.device)
-        old, returns, mask = (
+        old_values, returns, mask = (
             tensor[device_rows, : values.shape[1]] for tensor in (batch.old_values, batch.returns, batch.mask)
         )
-        return value_loss(values, old, returns, mask, clip=self.value.clip), mask
+        return value_loss(values, old_values, returns, mask, clip=self.value.clip), mask
 
     def _weights(self) -> list[tuple[str, nn.Parameter]]:
-        return [named for named in self.model.named_parameters() if named[1].requires_grad]
+        return [entry for entry in self.model.named_parameters() if entry[1].requires_grad]
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""

@@ -37,7 +37,10 @@ def find_peak_flops(name: str, dtype: torch.dtype) -> float | None:
     """Return the peak FLOP/s of the GPU with this name, or None if it is unknown."""
     words = name.split()
     for gpu, (narrow, wide) in PEAK_FLOPS_BY_GPU.items():
-        if all(any(word == want or word.startswith(f"{want}-") for word in words) for want in gpu.split()):
+        if all(
+            any(word == expected_word or word.startswith(f"{expected_word}-") for word in words)
+            for expected_word in gpu.split()
+        ):
             return wide if dtype == torch.float32 else narrow
     return None
 
@@ -75,8 +78,10 @@ class ModelFlops:
         cached.
         """
         full_lengths = np.asarray(lengths, dtype=np.float64)
-        before = np.broadcast_to(np.asarray(cached, dtype=np.float64), full_lengths.shape)
-        return 2 * self.weights * float((full_lengths - before).sum()) + self._attention(full_lengths, before)
+        cached_lengths = np.broadcast_to(np.asarray(cached, dtype=np.float64), full_lengths.shape)
+        return 2 * self.weights * float((full_lengths - cached_lengths).sum()) + self._attention(
+            full_lengths, cached_lengths
+        )
 
     def learn(self, lengths: Sequence[int]) -> float:
         """Return the operations of a forward and a backward pass over sequences (B,)."""
@@ -103,5 +108,7 @@ def _windows(config: Any) -> list[float]:
 
 def _pairs(length: NDArray[np.float64], window: float) -> NDArray[np.float64]:
     """Return the number of pairs of a token and a token that it attends to, including itself."""
-    full = np.minimum(length, window)
-    return full * (full + 1) / 2 + (length - full) * (0.0 if window == float("inf") else window)
+    clipped_length = np.minimum(length, window)
+    return clipped_length * (clipped_length + 1) / 2 + (length - clipped_length) * (
+        0.0 if window == float("inf") else window
+    )

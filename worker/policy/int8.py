@@ -44,8 +44,8 @@ class Int8Linear(nn.Module):
         scale = (hidden.abs().amax(dim=-1, keepdim=True) / GRID_STEPS).clamp_(
             min=torch.finfo(hidden.dtype).tiny
         )
-        rounded = (hidden * (1 / scale)).round_().clamp_(-128, 127)
-        product = functional.linear(rounded, self.weight) * scale * self.scale
+        rounded_hidden = (hidden * (1 / scale)).round_().clamp_(-128, 127)
+        product = functional.linear(rounded_hidden, self.weight) * scale * self.scale
         return product if self.bias is None else product + self.bias
 
 
@@ -55,20 +55,20 @@ def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
     The experts of a mixture keep float arithmetic on weights that are rounded to the same grid. Raise
     InvalidConfig if the model has no linear layers of torch.
     """
-    quantised = changed_copy(model, _rounded_experts)
-    head = quantised.get_output_embeddings()
-    if not any(type(module) is nn.Linear and module is not head for module in quantised.modules()):
+    quantised_model = changed_copy(model, _rounded_experts)
+    head = quantised_model.get_output_embeddings()
+    if not any(type(module) is nn.Linear and module is not head for module in quantised_model.modules()):
         reason = f"is int8, but a {model.config.model_type} has no linear layers that can be quantised"
         raise InvalidConfig([FieldError("sampling.precision", reason)])
-    _quantise(quantised, head)
+    _quantise(quantised_model, head)
     if model.device.type == "cpu":
-        for path, module in list(quantised.named_modules()):
+        for path, module in list(quantised_model.named_modules()):
             if is_outside_text_model(path):
                 continue
             for name, child in module.named_children():
                 if type(child) is nn.Linear and child is not head:
                     setattr(module, name, Int8Linear(child))
-    return quantised
+    return quantised_model
 
 
 def _quantise(model: nn.Module, head: nn.Module) -> None:
@@ -86,8 +86,8 @@ def _rounded_experts(weight: Tensor) -> Tensor:
     """Return weights (experts, outputs, inputs) rounded to torchao's grid, and other weights unchanged."""
     if weight.ndim != 3:
         return weight
-    stacked = nn.Linear(weight.shape[2], weight.shape[0] * weight.shape[1], bias=False, device="meta")
-    stacked.weight = nn.Parameter(weight.flatten(0, 1), requires_grad=False)
-    quantize_(stacked, Int8WeightOnlyConfig())
-    tensor: Any = stacked.weight
+    stacked_layer = nn.Linear(weight.shape[2], weight.shape[0] * weight.shape[1], bias=False, device="meta")
+    stacked_layer.weight = nn.Parameter(weight.flatten(0, 1), requires_grad=False)
+    quantize_(stacked_layer, Int8WeightOnlyConfig())
+    tensor: Any = stacked_layer.weight
     return tensor.dequantize().view(weight.shape)

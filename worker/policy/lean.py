@@ -79,10 +79,10 @@ class LeanModel:
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and signed sines (..., 1, D) of positions (...)."""
-        flat = positions.reshape(1, -1)
-        cosines, sines = self.body.rotary_emb(self.head.weight, flat)
-        half = self.width // 2
-        sines = torch.cat([-sines[..., :half], sines[..., half:]], dim=-1)
+        flat_positions = positions.reshape(1, -1)
+        cosines, sines = self.body.rotary_emb(self.head.weight, flat_positions)
+        half_width = self.width // 2
+        sines = torch.cat([-sines[..., :half_width], sines[..., half_width:]], dim=-1)
         shape = (*positions.shape, 1, self.width)
         return cosines.view(shape), sines.view(shape)
 
@@ -119,8 +119,14 @@ class LeanLayer:
         queries_keys = heads[:, :rotated_heads]
         if self.head_weights is not None:
             queries_keys = rms_norm(queries_keys, self.head_weights, self.epsilon)
-        rotated = torch.addcmul(queries_keys * cosines, queries_keys.roll(self.width // 2, dims=-1), sines)
-        return Heads(rotated[:, : self.heads], rotated[:, self.heads :], heads[:, rotated_heads:])
+        rotated_heads_values = torch.addcmul(
+            queries_keys * cosines, queries_keys.roll(self.width // 2, dims=-1), sines
+        )
+        return Heads(
+            rotated_heads_values[:, : self.heads],
+            rotated_heads_values[:, self.heads :],
+            heads[:, rotated_heads:],
+        )
 
     def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
         """Return the layer's output (N, H) from its input (N, H) and the mixed values (N, heads * D)."""
@@ -177,8 +183,8 @@ def suits_packing(weight: Tensor) -> bool:
 
 def _packed_linear(hidden: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
     rows = len(hidden)
-    padded = functional.pad(hidden, (0, 0, 0, packed_rows(rows) - rows))
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(padded, packed, bias, "none", [], "")  # noqa: SLF001
+    padded_hidden = functional.pad(hidden, (0, 0, 0, packed_rows(rows) - rows))
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(padded_hidden, packed, bias, "none", [], "")  # noqa: SLF001
     return product[:rows]
 
 

@@ -77,12 +77,12 @@ def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: fl
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    hidden, of_token = compute_states(model, batch, rows, columns - 1)
+    hidden, state_indices = compute_states(model, batch, rows, columns - 1)
     head, targets = make_head(model), batch.ids[rows, columns]
     chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)
     energies = []
     for first in range(0, len(targets), chunk):
-        chunk_states = hidden.index_select(0, of_token[first : first + chunk])
+        chunk_states = hidden.index_select(0, state_indices[first : first + chunk])
         probabilities = (head(chunk_states) / temperature).softmax(dim=-1)
         token_probabilities = probabilities.gather(1, targets[first : first + chunk].unsqueeze(1)).squeeze(1)
         energies.append(1 - 2 * token_probabilities + probabilities.square().sum(dim=-1))
@@ -105,9 +105,9 @@ def next_tokens(model: PreTrainedModel, batch: TokenBatch, *, temperature: float
     """Return the distributions that the tokens of a batch are sampled from, with gradients of any order."""
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    hidden, of_token = compute_states(model, batch, rows, columns - 1)
+    hidden, state_indices = compute_states(model, batch, rows, columns - 1)
     logits = make_head(model)(hidden)
-    return NextTokens((logits / temperature).log_softmax(dim=-1), of_token, (rows, tokens))
+    return NextTokens((logits / temperature).log_softmax(dim=-1), state_indices, (rows, tokens))
 
 
 def compute_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
@@ -148,8 +148,8 @@ def row_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns:
 def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
     """Return states from the prefix tree, one for each prefix that predicts a token."""
     tree = prefix_tree(batch)
-    predicting, of_token = torch.unique(tree.nodes[rows, columns], return_inverse=True)
-    return States(tree_hidden(model, tree).index_select(0, predicting), of_token)
+    predicting_nodes, state_indices = torch.unique(tree.nodes[rows, columns], return_inverse=True)
+    return States(tree_hidden(model, tree).index_select(0, predicting_nodes), state_indices)
 
 
 class DrawnLogprobs(torch.autograd.Function):
@@ -164,10 +164,10 @@ class DrawnLogprobs(torch.autograd.Function):
         """See the class."""
         logprobs = logits.log_softmax(dim=-1)
         probabilities = logprobs.exp()
-        indices = of_token * logits.shape[1] + targets
-        target_logprobs = logprobs.view(-1).index_select(0, indices)
+        target_indices = of_token * logits.shape[1] + targets
+        target_logprobs = logprobs.view(-1).index_select(0, target_indices)
         entropy = -logprobs.mul_(probabilities).sum(dim=-1)
-        ctx.save_for_backward(probabilities, of_token, indices)
+        ctx.save_for_backward(probabilities, of_token, target_indices)
         ctx.mark_non_differentiable(entropy)
         return target_logprobs, entropy
 
@@ -177,10 +177,10 @@ class DrawnLogprobs(torch.autograd.Function):
         """Return the gradients of the logits (M, V): the targets' gradients minus probabilities times row
         sums.
         """
-        chances, of_token, places = ctx.saved_tensors
-        row_gradients = gradient.new_zeros(len(chances)).index_add_(0, of_token, gradient)
-        logit_gradients = chances * -row_gradients.unsqueeze(1)
-        logit_gradients.view(-1).index_add_(0, places, gradient)
+        probabilities, state_indices, target_indices = ctx.saved_tensors
+        row_gradients = gradient.new_zeros(len(probabilities)).index_add_(0, state_indices, gradient)
+        logit_gradients = probabilities * -row_gradients.unsqueeze(1)
+        logit_gradients.view(-1).index_add_(0, target_indices, gradient)
         return logit_gradients, None, None
 
 
@@ -206,8 +206,8 @@ def score_states(
         # Without an entropy term the entropy is only a metric, so no gradient is kept.
         entropy_logprobs = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(entropy_logprobs.exp() * entropy_logprobs).sum(dim=-1)
-        places = of_token * logprobs.shape[1] + targets
-        target_logprobs = logprobs.view(-1).index_select(0, places)
+        target_indices = of_token * logprobs.shape[1] + targets
+        target_logprobs = logprobs.view(-1).index_select(0, target_indices)
         entropy = entropy.index_select(0, of_token)
         if pairs is None:
             return target_logprobs, entropy, torch.ones_like(entropy)
@@ -215,17 +215,19 @@ def score_states(
         # detach: the mass is only a metric
         return target_logprobs - log_mass, entropy, log_mass.detach().exp()
 
-    chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)
-    if len(states.hidden) <= chunk:
+    chunk_size = max(1, CHUNK_ELEMENTS // head.vocabulary)
+    if len(states.hidden) <= chunk_size:
         return score(*states, targets, pairs)
     hidden = states.hidden.index_select(0, states.of_token)  # (N, H)
-    parts = []
-    for first in range(0, len(hidden), chunk):
-        hidden_chunk = hidden[first : first + chunk]
-        numbers, target = (
+    chunk_results = []
+    for start in range(0, len(hidden), chunk_size):
+        hidden_chunk = hidden[start : start + chunk_size]
+        chunk_indices, chunk_targets = (
             torch.arange(len(hidden_chunk), device=hidden_chunk.device),
-            targets[first : first + chunk],
+            targets[start : start + chunk_size],
         )
-        of_part = None if pairs is None else pairs.between(first, first + len(hidden_chunk))
-        parts.append(checkpoint(score, hidden_chunk, numbers, target, of_part, use_reentrant=False))
-    return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+        chunk_pairs = None if pairs is None else pairs.between(start, start + len(hidden_chunk))
+        chunk_results.append(
+            checkpoint(score, hidden_chunk, chunk_indices, chunk_targets, chunk_pairs, use_reentrant=False)
+        )
+    return tuple(torch.cat(column) for column in zip(*chunk_results, strict=True))

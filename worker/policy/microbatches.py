@@ -50,30 +50,30 @@ class Microbatches:
         for the passes of this one.
         """
         while True:
-            parts = self.parts(batch)
+            row_indices = self.parts(batch)
             try:
-                return work(parts)
+                return work(row_indices)
             except Exception as error:
-                is_smallest = max(map(len, parts), default=0) < 2
+                is_smallest = max(map(len, row_indices), default=0) < 2
                 if not is_memory_error(error) or is_smallest or not self.ranks.is_alone:
                     raise
             # Halve here, because no traceback holds the tensors of the failed pass any more.
             if undo is not None:
                 undo()
-            self._halve(batch, parts)
+            self._halve(batch, row_indices)
 
     def measured(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Sequence[Tensor]]) -> list[Tensor]:
         """Measure micro-batches and return each value of `measure` (b, t, ...) as (B, T, ...), 0 on padding.
 
         Each rank measures a part of the rows.
         """
-        own_rows = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
-        own_tokens = tokens.rows(own_rows)
-        own_values = self.run(own_tokens, lambda parts: _measure_each(own_tokens, parts, measure))
+        rank_rows = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
+        rank_tokens = tokens.rows(rank_rows)
+        rank_values = self.run(rank_tokens, lambda parts: _measure_each(rank_tokens, parts, measure))
         if self.ranks.is_alone:
-            return own_values
+            return rank_values
         full_tensors: list[Tensor] = []
-        for rows, values in self.ranks.gathered((own_rows, [value.cpu() for value in own_values])):
+        for rows, values in self.ranks.gathered((rank_rows, [value.cpu() for value in rank_values])):
             _lay(full_tensors, values, rows, tokens.mask.shape)
         return [value.to(tokens.mask.device) for value in full_tensors]
 

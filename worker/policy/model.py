@@ -87,15 +87,15 @@ def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.devic
 
     Raise InvalidConfig with the field, the value and the expectation.
     """
-    started = time.monotonic()
+    started_at = time.monotonic()
     directory = policy_directory(config, settings)
     check_directory(directory, name=config.name)
     logger.info("loading policy %s as %s on %s", config.name, config.dtype, device)
     policy = open_directory(directory, config, device=device)
     _add_adapter(policy, config, directory, settings)
-    parameters = sum(parameter.numel() for parameter in policy.model.parameters())
-    seconds = time.monotonic() - started
-    logger.info("policy %s loaded: %.1f M parameters in %.1f s", config.name, parameters / 1e6, seconds)
+    parameter_count = sum(parameter.numel() for parameter in policy.model.parameters())
+    seconds = time.monotonic() - started_at
+    logger.info("policy %s loaded: %.1f M parameters in %.1f s", config.name, parameter_count / 1e6, seconds)
     return policy
 
 
@@ -105,9 +105,11 @@ def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings
     if isinstance(adapter, NoAdapter):
         return
     is_on_hub = not (config.name in BUILT_IN or (settings.models_dir.expanduser() / config.name).is_dir())
-    fresh = adapter if isinstance(adapter, LoraAdapter) else _read_adapter(adapter, config.name, settings)
-    named = config.name if is_on_hub else str(directory)
-    add_adapter(policy.model, fresh, base=named, revision=config.revision if is_on_hub else "")
+    new_adapter = (
+        adapter if isinstance(adapter, LoraAdapter) else _read_adapter(adapter, config.name, settings)
+    )
+    base_name = config.name if is_on_hub else str(directory)
+    add_adapter(policy.model, new_adapter, base=base_name, revision=config.revision if is_on_hub else "")
     if isinstance(adapter, ContinuedAdapter):
         try:
             load_adapter_weights(policy.model, settings.models_dir.expanduser() / adapter.name)

@@ -52,7 +52,7 @@ def natural_step(
     `divergence` has its minimum, 0, at the initial parameters. `lean` rebuilds the graph of each part for
     each product instead of keeping all graphs, which is slower but needs less memory.
     """
-    gradient, before = _slope(surrogate, parameters)
+    gradient, initial_objective = _slope(surrogate, parameters)
     norm = float(gradient.norm())
     if not math.isfinite(norm) or norm == 0:
         return TrustStep(norm, 0.0, 0, 0.0, is_failed=True)
@@ -62,7 +62,7 @@ def natural_step(
     if not math.isfinite(curvature) or curvature <= 0:
         return TrustStep(norm, 0.0, 0, 0.0, is_failed=True)
     step = math.sqrt(2 * trust.delta / curvature) * direction
-    return _search_step(parameters, surrogate, divergence, trust, step, before=before)._replace(
+    return _search_step(parameters, surrogate, divergence, trust, step, before=initial_objective)._replace(
         grad_norm=norm
     )
 
@@ -75,17 +75,17 @@ def conjugate_gradient(
     """
     solution, residual = torch.zeros_like(target), target.clone()
     direction, square = residual.clone(), residual @ residual
-    first = square.clone()
+    initial_square = square.clone()
     for _ in range(iterations):
-        if square <= tolerance * first:
+        if square <= tolerance * initial_square:
             break
         image = product(direction)
         length = square / (direction @ image)
         solution += length * direction
         residual -= length * image
-        following = residual @ residual
-        direction = residual + (following / square) * direction
-        square = following
+        next_square = residual @ residual
+        direction = residual + (next_square / square) * direction
+        square = next_square
     return solution
 
 

@@ -15,5 +15,5 @@ def visiting(model: nn.Module, device: torch.device) -> Iterator[None]:
         model.to(device)
         yield
     finally:
-        for weight, stored in stored_weights:
-            weight.data = stored
+        for weight, stored_data in stored_weights:
+            weight.data = stored_data

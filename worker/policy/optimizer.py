@@ -56,12 +56,12 @@ class PolicyOptimizer:
         self.config, self.steps = config, steps
         self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self.masters = {name: self._master(weight, offload=offload) for name, weight in self.weights.items()}
-        fewest = 2 if config.decayed == "matrices" else 0
-        decayed = [master for master in self.masters.values() if master.ndim >= fewest]
-        undecayed = [master for master in self.masters.values() if master.ndim < fewest]
+        min_dimensions = 2 if config.decayed == "matrices" else 0
+        decayed_masters = [master for master in self.masters.values() if master.ndim >= min_dimensions]
+        undecayed_masters = [master for master in self.masters.values() if master.ndim < min_dimensions]
         groups = [
-            {"params": decayed, "weight_decay": config.weight_decay},
-            {"params": undecayed, "weight_decay": 0.0},
+            {"params": decayed_masters, "weight_decay": config.weight_decay},
+            {"params": undecayed_masters, "weight_decay": 0.0},
         ]
         self.adam = adamw([group for group in groups if group["params"]], config)
 

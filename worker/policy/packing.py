@@ -58,11 +58,11 @@ def packed_hidden(model: Any, batch: TokenBatch) -> Tensor:
     @contextmanager
     def attention() -> Iterator[None]:
         config: Any = model.get_decoder().config
-        before, config._attn_implementation = config._attn_implementation, model.packed_attention  # noqa: SLF001
+        previous_attention, config._attn_implementation = config._attn_implementation, model.packed_attention  # noqa: SLF001
         try:
             yield
         finally:
-            config._attn_implementation = before  # noqa: SLF001
+            config._attn_implementation = previous_attention  # noqa: SLF001
 
     with attention(), recomputed_layers(model, attention):
         output = model.get_decoder()(
@@ -107,10 +107,10 @@ def _probe(model: PreTrainedModel) -> str:
     "".
     """
     texts = [list(range(1, 1 + length)) for length in PROBE_LENGTHS]
-    packed = _packed_states(model, texts)
-    trained = next((weight for weight in model.parameters() if weight.requires_grad), None)
-    if trained is not None:  # a kernel may lack a gradient
-        torch.autograd.grad(packed.float().sum(), [trained], allow_unused=True)
+    packed_states = _packed_states(model, texts)
+    trained_weight = next((weight for weight in model.parameters() if weight.requires_grad), None)
+    if trained_weight is not None:  # a kernel may lack a gradient
+        torch.autograd.grad(packed_states.float().sum(), [trained_weight], allow_unused=True)
     with torch.no_grad():
         alone = torch.cat([_packed_states(model, [text]) for text in texts])
         with_neighbour = _packed_states(
@@ -120,9 +120,9 @@ def _probe(model: PreTrainedModel) -> str:
         [not row % 2 for row, length in enumerate(PROBE_LENGTHS) for _ in range(length - 1)]
     )
     kind = model.config.model_type
-    if (deviation := _deviation(packed, alone)) > MAX_DEVIATION[model.dtype]:
+    if (deviation := _deviation(packed_states, alone)) > MAX_DEVIATION[model.dtype]:
         return f"a {kind} gives other states for packed texts than for each alone (by {deviation:.2g})"
-    if (deviation := _deviation(packed[is_unchanged], with_neighbour[is_unchanged])) > MAX_LEAK:
+    if (deviation := _deviation(packed_states[is_unchanged], with_neighbour[is_unchanged])) > MAX_LEAK:
         return f"in a {kind} the states of a text depend on the texts before it (by {deviation:.2g})"
     return ""
 

@@ -99,14 +99,14 @@ class PromptForm:
         """
         policy_turns: Messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": CALLED}]
         rendered = str(self._render([*policy_turns, {"role": role, "content": PROBE}]))
-        rest = rendered.rpartition(CALLED)[2]
-        stop_text = next((stop for stop in stops if stop and rest.startswith(stop)), "")
-        before, probe, after = rest.removeprefix(stop_text).partition(PROBE)
-        if not probe or CALLED not in rendered:
+        turn_text = rendered.rpartition(CALLED)[2]
+        stop_text = next((stop for stop in stops if stop and turn_text.startswith(stop)), "")
+        prefix, marker, suffix = turn_text.removeprefix(stop_text).partition(PROBE)
+        if not marker or CALLED not in rendered:
             reason = f"needs a turn of a {role} after the policy's own, which its chat template lacks"
             expected = f"choose another form, or a template that reads the role {role}"
             raise invalid("environment.form", f"{reason}: {expected}")
-        return before, after
+        return prefix, suffix
 
     def _opens_answer(self) -> bool:
         """Return whether the policy's turn is open after the prompt.
@@ -115,13 +115,15 @@ class PromptForm:
         Mistral's template.
         """
         user_turn: Messages = [{"role": "user", "content": "1+1=?"}]
-        closed, opened = (self._render(user_turn, add_generation_prompt=open_) for open_ in (False, True))
-        if closed != opened:
+        closed_prompt, open_prompt = (
+            self._render(user_turn, add_generation_prompt=adds_prompt) for adds_prompt in (False, True)
+        )
+        if closed_prompt != open_prompt:
             return True
-        answered = self._render(
+        conversation = self._render(
             [*user_turn, {"role": "assistant", "content": PROBE}], add_generation_prompt=False
         )
-        return answered.partition(PROBE)[0].strip() == closed.strip() and PROBE in answered
+        return conversation.partition(PROBE)[0].strip() == closed_prompt.strip() and PROBE in conversation
 
     def _apply_template(self, prompt: Prompt, *, tokenize: bool) -> Any:
         messages = list(prompt.messages) or self._as_messages(prompt.text)

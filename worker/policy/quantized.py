@@ -71,12 +71,12 @@ class NF4Linear(nn.Linear):
         self.scales = (RoundedScales if double else Scales)(largest)
         scales = self.scales()  # the codes compensate for the rounding of scales
         levels = torch.tensor(NF4, device=blocks.device)
-        nearest = (
+        nearest_levels = (
             torch.bucketize(blocks / scales[:, None], (levels[1:] + levels[:-1]) / 2)
             .to(torch.uint8)
             .flatten()
         )
-        self.codes = nn.Parameter(nearest[::2] << 4 | nearest[1::2], requires_grad=False)
+        self.codes = nn.Parameter(nearest_levels[::2] << 4 | nearest_levels[1::2], requires_grad=False)
         self.bias = layer.bias
         self.requires_grad_(requires_grad=False)
 

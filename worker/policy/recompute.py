@@ -65,5 +65,5 @@ def _layers(model: nn.Module) -> list[GradientCheckpointingLayer]:
     """Return the layers to recompute in the next backward pass, or none if no gradient is needed."""
     if not torch.is_grad_enabled():
         return []
-    marked = (module for module in model.modules() if isinstance(module, GradientCheckpointingLayer))
-    return [layer for layer in marked if layer.gradient_checkpointing]
+    layers = (module for module in model.modules() if isinstance(module, GradientCheckpointingLayer))
+    return [layer for layer in layers if layer.gradient_checkpointing]

@@ -73,14 +73,14 @@ class RouterWatch:
             self.said[layer] = (logits.detach().float(), experts)  # detach: for metrics and weights only
             if self.replay is None:
                 return None
-            chosen, is_known = self.replay.experts[:, layer].long(), self.replay.is_known[:, None]
-            weights = logits.float().softmax(dim=-1).gather(1, chosen)
+            forced_experts, is_known = self.replay.experts[:, layer].long(), self.replay.is_known[:, None]
+            weights = logits.float().softmax(dim=-1).gather(1, forced_experts)
             if getattr(router, "norm_topk_prob", True):
                 weights = weights / weights.sum(dim=-1, keepdim=True)
             return (
                 logits,
                 torch.where(is_known, weights.to(scores.dtype), scores),
-                torch.where(is_known, chosen, experts),
+                torch.where(is_known, forced_experts, experts),
             )
 
         return note
@@ -101,19 +101,23 @@ def routed_logprobs(
 ) -> Routed:
     """Return `token_logprobs` with routing. The sampler's experts are replayed if they are known."""
     with RouterWatch(model, _replay(batch, is_packed=is_packed(model))) as watch:
-        scored = token_logprobs(model, batch, temperature=temperature, entropy_gradient=entropy_gradient)
+        token_scores = token_logprobs(
+            model, batch, temperature=temperature, entropy_gradient=entropy_gradient
+        )
     if not watch.routers:
-        return Routed(scored)
+        return Routed(token_scores)
     rows, tokens = batch.mask.nonzero(as_tuple=True)
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens - 1
-    places = (
+    source_indices = (
         packed_places(batch, rows, columns) if is_packed(model) else rows * (batch.ids.shape[1] - 1) + columns
     )
     router_values = [
-        values.new_zeros(*batch.mask.shape, *values.shape[1:]).index_put((rows, tokens), values[places])
+        values.new_zeros(*batch.mask.shape, *values.shape[1:]).index_put(
+            (rows, tokens), values[source_indices]
+        )
         for values in (watch.logprobs(), watch.experts())
     ]
-    return Routed(scored, *router_values)
+    return Routed(token_scores, *router_values)
 
 
 def replayed_experts(batch: TokenBatch) -> Tensor | None:

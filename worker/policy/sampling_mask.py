@@ -44,13 +44,13 @@ def mask_log_mass(logprobs: Tensor, of_token: Tensor, pairs: MaskPairs) -> Tenso
     distribution. The result is a logarithm of a sum of exponentials, so it is finite even for a tiny
     probability.
     """
-    places = of_token.index_select(0, pairs.token) * logprobs.shape[1] + pairs.ids
-    values = logprobs.reshape(-1).index_select(0, places)  # (K,)
-    highest = logprobs.new_full(of_token.shape, -torch.inf)
+    indices = of_token.index_select(0, pairs.token) * logprobs.shape[1] + pairs.ids
+    values = logprobs.reshape(-1).index_select(0, indices)  # (K,)
+    max_logprobs = logprobs.new_full(of_token.shape, -torch.inf)
     # detach: a constant that is added back
-    highest = highest.scatter_reduce(0, pairs.token, values.detach(), "amax")
-    is_cut = highest > -torch.inf
-    highest = highest.where(is_cut, highest.new_zeros(()))
-    relative = (values - highest.index_select(0, pairs.token)).exp()
+    max_logprobs = max_logprobs.scatter_reduce(0, pairs.token, values.detach(), "amax")
+    is_cut = max_logprobs > -torch.inf
+    max_logprobs = max_logprobs.where(is_cut, max_logprobs.new_zeros(()))
+    relative = (values - max_logprobs.index_select(0, pairs.token)).exp()
     total = logprobs.new_zeros(of_token.shape).index_add(0, pairs.token, relative)
-    return total.where(is_cut, total.new_ones(())).log() + highest
+    return total.where(is_cut, total.new_ones(())).log() + max_logprobs

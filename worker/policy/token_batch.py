@@ -34,15 +34,15 @@ class TokenBatch:
         lengths, prompt_lengths = self.lengths[index], self.prompt_lengths[index]
         total = int((lengths + prompt_lengths).max()) if len(lengths) else 0
         width = int(lengths.max()) if len(lengths) else 0
-        on_device = index if isinstance(index, slice) else index.to(self.ids.device)
-        chosen = range(len(self))[index] if isinstance(index, slice) else index.tolist()
+        device_index = index if isinstance(index, slice) else index.to(self.ids.device)
+        row_numbers = range(len(self))[index] if isinstance(index, slice) else index.tolist()
         return TokenBatch(
-            self.ids[on_device, :total],
+            self.ids[device_index, :total],
             prompt_lengths,
             lengths,
-            self.mask[on_device, :width],
-            tuple(self.sampling_masks[row] for row in chosen) if self.sampling_masks else (),
-            None if self.routes is None else self.routes[on_device, : total - 1],
+            self.mask[device_index, :width],
+            tuple(self.sampling_masks[row] for row in row_numbers) if self.sampling_masks else (),
+            None if self.routes is None else self.routes[device_index, : total - 1],
         )
 
     def __len__(self) -> int:
@@ -109,11 +109,11 @@ def microbatches(
     """
     widths = batch.lengths + batch.prompt_lengths
     order = torch.argsort(widths, stable=True)
-    sizes, size, packed = [], 0, 0
+    sizes, size, packed_tokens = [], 0, 0
     for width in widths[order].tolist():
-        needed = packed + width if is_packed else (size + 1) * width
-        if size and ((rows and size == rows) or (tokens and needed > tokens)):
+        padded_tokens = packed_tokens + width if is_packed else (size + 1) * width
+        if size and ((rows and size == rows) or (tokens and padded_tokens > tokens)):
             sizes.append(size)
-            size = packed = 0
-        size, packed = size + 1, packed + width
+            size = packed_tokens = 0
+        size, packed_tokens = size + 1, packed_tokens + width
     return list(order.split([*sizes, size]))

@@ -30,41 +30,41 @@ class TokenTexts:
     def pieces(self, ids: list[int]) -> tuple[str, ...]:
         """Return one string per id."""
         if self.is_context_free:
-            pieces = tuple(self._decode_alone(index) for index in ids)
-            if not any(BROKEN in piece for piece in pieces):
-                return pieces
+            texts = tuple(self._decode_alone(index) for index in ids)
+            if not any(BROKEN in text for text in texts):
+                return texts
         return self._decode_in_context(ids)
 
     def _decode_alone(self, index: int) -> str:
-        piece = self.known.get(index)
-        if piece is None:
-            piece = self.known[index] = self._decode([index])
-        return piece
+        text = self.known.get(index)
+        if text is None:
+            text = self.known[index] = self._decode([index])
+        return text
 
     def _decode_in_context(self, ids: list[int]) -> tuple[str, ...]:
         """Decode in a sliding window and return the text that each token adds to the complete characters
         before it.
         """
-        pieces = [""] * len(ids)
-        start, read = 0, 0
+        texts = [""] * len(ids)
+        start, complete_end = 0, 0
         for end in range(1, len(ids) + 1):
-            before, after = self._decode(ids[start:read]), self._decode(ids[start:end])
-            if after.endswith(BROKEN) and end < len(ids):
-                if end - read < MAX_INCOMPLETE_TOKENS:
+            known_text, window_text = self._decode(ids[start:complete_end]), self._decode(ids[start:end])
+            if window_text.endswith(BROKEN) and end < len(ids):
+                if end - complete_end < MAX_INCOMPLETE_TOKENS:
                     continue
-                cut = self._cut(ids, start, end, after)
-                after = self._decode(ids[start:cut])
+                boundary = self._cut(ids, start, end, window_text)
+                window_text = self._decode(ids[start:boundary])
             else:
-                cut = end
-            pieces[cut - 1] = after[len(before) :]
-            start, read = read, cut
-        return tuple(pieces)
+                boundary = end
+            texts[boundary - 1] = window_text[len(known_text) :]
+            start, complete_end = complete_end, boundary
+        return tuple(texts)
 
     def _cut(self, ids: list[int], start: int, end: int, text: str) -> int:
         """Return the position at which incomplete tokens can be split without splitting a new character."""
-        for cut in range(end - 1, end - CHARACTER_BYTES - 1, -1):
-            if self._decode(ids[start:cut]) + self._decode(ids[cut:end]) == text:
-                return cut
+        for boundary in range(end - 1, end - CHARACTER_BYTES - 1, -1):
+            if self._decode(ids[start:boundary]) + self._decode(ids[boundary:end]) == text:
+                return boundary
         return end
 
     def _decode(self, ids: list[int]) -> str:

@@ -54,23 +54,25 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
     ids = batch.ids[:, :-1].cpu().numpy()
     lengths = (batch.prompt_lengths + batch.lengths - 1).numpy()
     nodes = number_prefixes(ids, lengths)
-    real = np.flatnonzero(nodes.ravel() >= 0)
-    _, first_position = np.unique(nodes.ravel()[real], return_index=True)
+    token_positions = np.flatnonzero(nodes.ravel() >= 0)
+    _, first_position = np.unique(nodes.ravel()[token_positions], return_index=True)
     rows, columns = np.divmod(
-        real[first_position], ids.shape[1]
+        token_positions[first_position], ids.shape[1]
     )  # (N,), the first position of each node in the batch
-    needed, opening = np.unique(rows, return_index=True)
-    blocks, seats, taken = [], np.zeros(len(rows), dtype=np.int64), 0
+    used_rows, first_nodes = np.unique(rows, return_index=True)
+    blocks, seats, seat_count = [], np.zeros(len(rows), dtype=np.int64), 0
     # In node order, the columns of a row ascend. The first is the column at which the row leaves earlier
     # rows.
-    for members in group_alike_paths(columns[opening], lengths[needed]):
-        first, width = int(columns[opening][members].min()), int(lengths[needed][members].max())
-        number = np.full(len(ids), -1)
-        number[needed[members]] = np.arange(len(members))
-        in_block = number[rows] >= 0
-        seats[in_block] = taken + number[rows[in_block]] * (width - first) + columns[in_block] - first
-        taken += len(members) * (width - first)
-        blocks.append((np.maximum(nodes[needed[members], :width], 0), first))
+    for members in group_alike_paths(columns[first_nodes], lengths[used_rows]):
+        first, width = int(columns[first_nodes][members].min()), int(lengths[used_rows][members].max())
+        member_numbers = np.full(len(ids), -1)
+        member_numbers[used_rows[members]] = np.arange(len(members))
+        in_block = member_numbers[rows] >= 0
+        seats[in_block] = (
+            seat_count + member_numbers[rows[in_block]] * (width - first) + columns[in_block] - first
+        )
+        seat_count += len(members) * (width - first)
+        blocks.append((np.maximum(nodes[used_rows[members], :width], 0), first))
     device = batch.ids.device
 
     def on_device(array: NDArray[np.int64]) -> Tensor:
@@ -97,14 +99,17 @@ def group_alike_paths(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> l
 def _split(
     rows: NDArray[np.int64], first: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
-    saved, halves = MIN_SAVED, None
+    best_saving, halves = MIN_SAVED, None
     for order in (rows[np.argsort(values[rows], kind="stable")] for values in (first, lengths)):
-        before = _count_scores(first[order], lengths[order])
-        after = _count_scores(first[order][::-1], lengths[order][::-1])[::-1]
-        unsplit, parts = before[-1], before[:-1] + after[1:]
-        if len(parts) and unsplit - parts.min() > saved:
-            at = int(parts.argmin()) + 1
-            saved, halves = unsplit - parts.min(), (order[:at], order[at:])
+        prefix_costs = _count_scores(first[order], lengths[order])
+        suffix_costs = _count_scores(first[order][::-1], lengths[order][::-1])[::-1]
+        unsplit_cost, split_costs = prefix_costs[-1], prefix_costs[:-1] + suffix_costs[1:]
+        if len(split_costs) and unsplit_cost - split_costs.min() > best_saving:
+            split_position = int(split_costs.argmin()) + 1
+            best_saving, halves = (
+                unsplit_cost - split_costs.min(),
+                (order[:split_position], order[split_position:]),
+            )
     if halves is None:
         return [np.sort(rows)]
     return [block for half in halves for block in _split(half, first, lengths)]
@@ -119,12 +124,12 @@ def _count_scores(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArr
 def number_prefixes(ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Number the prefix up to each token, (B, S), equally for equal prefixes, and -1 after the row's end."""
     nodes = np.full(ids.shape, -1)
-    before, count = np.zeros(len(ids), dtype=np.int64), 0
+    previous_nodes, count = np.zeros(len(ids), dtype=np.int64), 0
     for column in range(ids.shape[1]):
         rows = np.flatnonzero(lengths > column)
-        _, member = np.unique((before[rows] << 32) + ids[rows, column], return_inverse=True)
-        nodes[rows, column] = before[rows] = count + member
-        count += int(member.max()) + 1 if len(rows) else 0
+        _, member_indices = np.unique((previous_nodes[rows] << 32) + ids[rows, column], return_inverse=True)
+        nodes[rows, column] = previous_nodes[rows] = count + member_indices
+        count += int(member_indices.max()) + 1 if len(rows) else 0
     return nodes
 
 
@@ -132,24 +137,24 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
     """Return the model's last hidden state (N, H), after the final norm, of every node."""
     lean = LeanModel(model)
     rotations = lean.rotations(tree.positions)
-    groups, like = lean.heads // lean.kv_heads, lean.head.weight
+    groups, template = lean.heads // lean.kv_heads, lean.head.weight
     masks = [
-        causal_mask(block.paths.shape[1], block.first, groups=groups, like=like) for block in tree.blocks
+        causal_mask(block.paths.shape[1], block.first, groups=groups, like=template) for block in tree.blocks
     ]
     hidden = lean.embed(tree.tokens)
-    computed = layer_caller(model)
+    run_layer = layer_caller(model)
 
     def output(decoder_layer: Any, hidden: Tensor) -> Tensor:
         layer = LeanLayer(
             decoder_layer, lean
         )  # create it here, because gradients of copies that are joined earlier wait for the last layer
         heads = layer.project(hidden, *rotations)
-        mixed = [attend(layer, heads, *block) for block in zip(tree.blocks, masks, strict=True)]
-        together = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        return layer.finish(hidden, together.index_select(0, tree.seats))
+        block_outputs = [attend(layer, heads, *block) for block in zip(tree.blocks, masks, strict=True)]
+        joined_outputs = block_outputs[0] if len(block_outputs) == 1 else torch.cat(block_outputs)
+        return layer.finish(hidden, joined_outputs.index_select(0, tree.seats))
 
     for decoder_layer in lean.body.layers:
-        hidden = computed(output, decoder_layer, hidden)
+        hidden = run_layer(output, decoder_layer, hidden)
     return lean.final_norm(hidden)
 
 
@@ -171,9 +176,9 @@ def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Te
     scores = torch.baddbmm(
         mask, queries, keys.transpose(1, 2), alpha=layer.scaling
     )  # (R * KV, heads/KV * (S - first), S)
-    mixed = torch.bmm(torch.softmax(scores, dim=-1), values)
-    mixed = mixed.view(rows, layer.kv_heads, -1, count, layer.width).permute(0, 3, 1, 2, 4)
-    return mixed.reshape(rows * count, -1)
+    outputs = torch.bmm(torch.softmax(scores, dim=-1), values)
+    outputs = outputs.view(rows, layer.kv_heads, -1, count, layer.width).permute(0, 3, 1, 2, 4)
+    return outputs.reshape(rows * count, -1)
 
 
 def causal_mask(length: int, first: int, *, groups: int, like: Tensor) -> Tensor:

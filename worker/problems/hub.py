@@ -77,9 +77,9 @@ def load_folders(
     """Load the problem of folders with the hub's layout, with training rows and held-out rows."""
     columns = Columns(source.prompt_field, source.answer_field)
     table = SpooledTable(columns)
-    mark = UNMARKED if held_out is None else TRAIN
+    split_mark = UNMARKED if held_out is None else TRAIN
     for line, row in _rows(train, source.subset, source.split, columns):
-        table.add(line, row, mark)
+        table.add(line, row, split_mark)
     if held_out is not None:
         for line, row in _rows(held_out, source.subset, source.eval_split, columns):
             table.add(line, row, EVAL)
@@ -129,8 +129,8 @@ def _rows(folder: Path, subset: str, split: str, columns: Columns) -> Iterator[t
 
 def _lines(file: Path) -> Iterator[Line]:
     splitter = LineSplitter()
-    for piece in _pieces(file):
-        yield from (line for line in splitter.feed(piece) if line.text.strip())
+    for chunk in _pieces(file):
+        yield from (line for line in splitter.feed(chunk) if line.text.strip())
     yield from (line for line in splitter.finish() if line.text.strip())
 
 
@@ -142,5 +142,5 @@ def _pieces(file: Path) -> Iterator[bytes]:
             raise ValueError(f"{file.name} {error}") from error
         return
     with file.open("rb") as content:
-        while piece := content.read(1 << 20):
-            yield piece
+        while chunk := content.read(1 << 20):
+            yield chunk

@@ -172,11 +172,11 @@ def _select_rows(
         [text for problem in rows.values() for text in problem.held_out_questions()] if has_checks else []
     )
     held_out = [*source_questions, *of_suites]
-    measured = _load_pass_rates(data, datasets_dir)
+    pass_rates = _load_pass_rates(data, datasets_dir)
     selections = []
     for number, problem in rows.items():
         try:
-            selections.append(problem.select(data, held_out, measured))
+            selections.append(problem.select(data, held_out, pass_rates))
         except ValueError as error:
             Mixture(ingredients).close()
             raise _source_error(problems, number, error) from error
@@ -234,11 +234,13 @@ def close_problem(problem: Problem) -> None:
 
 def quotas(weights: Sequence[float], *, total: int) -> list[int]:
     """Divide `total` by weight, largest remainders first. Each share is at least one if possible."""
-    exact = [weight / sum(weights) * total for weight in weights]
-    shares = [max(floor(share), 1 if total >= len(weights) else 0) for share in exact]
-    by_need = sorted(range(len(weights)), key=lambda at: exact[at] - shares[at], reverse=True)
-    for at in by_need[: max(0, total - sum(shares))]:
-        shares[at] += 1
+    exact_shares = [weight / sum(weights) * total for weight in weights]
+    shares = [max(floor(share), 1 if total >= len(weights) else 0) for share in exact_shares]
+    neediest_first = sorted(
+        range(len(weights)), key=lambda index: exact_shares[index] - shares[index], reverse=True
+    )
+    for index in neediest_first[: max(0, total - sum(shares))]:
+        shares[index] += 1
     while sum(shares) > total:
         shares[shares.index(max(shares))] -= 1
     return shares
@@ -250,32 +252,32 @@ def round_robin(shares: Sequence[int]) -> list[int]:
     """
     balances, order = [0] * len(shares), []
     for _ in range(sum(shares)):
-        balances = [have + share for have, share in zip(balances, shares, strict=True)]
-        chosen = balances.index(max(balances))
-        balances[chosen] -= sum(shares)
-        order.append(chosen)
+        balances = [balance + share for balance, share in zip(balances, shares, strict=True)]
+        source = balances.index(max(balances))
+        balances[source] -= sum(shares)
+        order.append(source)
     return order
 
 
 def _counts_before(pattern: Sequence[int]) -> list[int]:
-    seen: Counter[int] = Counter()
+    source_counts: Counter[int] = Counter()
     counts = []
     for source in pattern:
-        counts.append(seen[source])
-        seen[source] += 1
+        counts.append(source_counts[source])
+        source_counts[source] += 1
     return counts
 
 
 def held_out_prompts(ingredient: Ingredient, limit: int) -> list[Prompt]:
     """Return the first `limit` different held-out prompts, or fewer if the source only repeats prompts."""
-    by_task: dict[str, Prompt] = {}
+    prompt_by_task: dict[str, Prompt] = {}
     repeats = 0
     for index in count():
-        if len(by_task) >= limit or repeats > 50 + limit:
-            return list(by_task.values())
+        if len(prompt_by_task) >= limit or repeats > 50 + limit:
+            return list(prompt_by_task.values())
         prompt = _label_prompt(ingredient.problem.sample(index, "eval"), ingredient)
-        repeats = repeats + 1 if prompt.task in by_task else 0
-        by_task.setdefault(prompt.task, prompt)
+        repeats = repeats + 1 if prompt.task in prompt_by_task else 0
+        prompt_by_task.setdefault(prompt.task, prompt)
     raise AssertionError("count() never ends")
 
 

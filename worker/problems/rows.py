@@ -142,27 +142,27 @@ class RowProblem:
 
     def _select_near(self, selection: Selection, data: DataConfig, held_out: list[str]) -> None:
         """Count near duplicates of other rows or held-out questions, and exclude them if configured."""
-        twins = near_duplicates(self._questions("train"), held_out, data.similarity)
-        selection.near_held_out = sum(twin.other_number < 0 for twin in twins)
-        selection.near = len(twins) - selection.near_held_out
-        for twin in twins[:MAX_NAMED]:
+        duplicates = near_duplicates(self._questions("train"), held_out, data.similarity)
+        selection.near_held_out = sum(duplicate.other_number < 0 for duplicate in duplicates)
+        selection.near = len(duplicates) - selection.near_held_out
+        for duplicate in duplicates[:MAX_NAMED]:
             counterpart = (
-                self._id("train", twin.other_number)
-                if twin.other_number >= 0
-                else f"the held-out question {value_excerpt(held_out[twin.other_number])}"
+                self._id("train", duplicate.other_number)
+                if duplicate.other_number >= 0
+                else f"the held-out question {value_excerpt(held_out[duplicate.other_number])}"
             )
             selection.twins.append(
-                f"{self._id('train', twin.number)} is {twin.similarity:.0%} like {counterpart}"
+                f"{self._id('train', duplicate.number)} is {duplicate.similarity:.0%} like {counterpart}"
             )
         if "near_duplicates" in selection.dropped:
-            near = {twin.number for twin in twins}
-            self._keep([n for n in range(len(self._rows["train"])) if n not in near])
+            duplicate_rows = {duplicate.number for duplicate in duplicates}
+            self._keep([n for n in range(len(self._rows["train"])) if n not in duplicate_rows])
 
     def _keep(self, places: Sequence[int] | NDArray[np.int64]) -> int:
         """Keep only the training rows at these positions, and return the number of excluded rows."""
-        before = self._rows["train"]
-        self._rows["train"] = before[np.asarray(places, dtype=np.int64)]
-        return len(before) - len(self._rows["train"])
+        rows_before = self._rows["train"]
+        self._rows["train"] = rows_before[np.asarray(places, dtype=np.int64)]
+        return len(rows_before) - len(self._rows["train"])
 
     def _read(self, split: Split) -> Iterator[Mapping[str, Any]]:
         return (self._table.row(int(number)) for number in self._rows[split])
@@ -189,8 +189,8 @@ class RowProblem:
         count = len(self._rows[split])
         if split == "eval":
             return np.random.default_rng(EVAL_ORDER_SEED).permutation(count)
-        shuffled = np.random.default_rng([self._seed, round_]).permutation
-        order = shuffled(count) if self._shuffled else np.arange(count)
+        permute = np.random.default_rng([self._seed, round_]).permutation
+        order = permute(count) if self._shuffled else np.arange(count)
         return (
             order if self._difficulty is None else order[np.argsort(self._difficulty[order], kind="stable")]
         )

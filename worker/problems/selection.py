@@ -48,16 +48,16 @@ class Selection:
     @property
     def sentence(self) -> str:
         """A sentence about the result, or "" if there is nothing to report."""
-        near, duplicates, contamination = map(self._outcome, FIELDS)
-        parts = [
-            (self.duplicates, f"repeat a question ({duplicates})"),
-            (self.near, f"are near duplicates of another row ({near})"),
-            (self.near_held_out, f"are near duplicates of a held-out question ({near})"),
+        near_outcome, duplicate_outcome, contamination_outcome = map(self._outcome, FIELDS)
+        counted_phrases = [
+            (self.duplicates, f"repeat a question ({duplicate_outcome})"),
+            (self.near, f"are near duplicates of another row ({near_outcome})"),
+            (self.near_held_out, f"are near duplicates of a held-out question ({near_outcome})"),
             (self.measured, f"have a pass rate of {self.measured_by!r}"),
             (self.out_of_range, "have a pass rate outside the limits (left out)"),
-            (self.contaminated, f"overlap with held-out questions ({contamination})"),
+            (self.contaminated, f"overlap with held-out questions ({contamination_outcome})"),
         ]
-        clauses = [f"{count:,} {phrase}" for count, phrase in parts if count]
+        clauses = [f"{count:,} {phrase}" for count, phrase in counted_phrases if count]
         return f"{self.source}: of {self.rows:,} training rows {', '.join(clauses)}" if clauses else ""
 
     def _outcome(self, name: Dropped) -> str:

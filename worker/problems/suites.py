@@ -26,14 +26,14 @@ def load_suites(suites: Sequence[Suite], *, datasets_dir: Path, hf_online: bool)
 
     Raise InvalidConfig for a source that is unavailable, or PluginFailed.
     """
-    loaded = []
+    loaded_suites = []
     for number, suite in enumerate(suites):
         try:
-            loaded.append(_load(suite, datasets_dir=datasets_dir, hf_online=hf_online))
+            loaded_suites.append(_load(suite, datasets_dir=datasets_dir, hf_online=hf_online))
         except (ValueError, OSError) as error:
             path = f"evaluation.suites.{number}.problem"
             raise InvalidConfig([source_error(suite.problem, path, error)]) from error
-    return loaded
+    return loaded_suites
 
 
 def _load(suite: Suite, *, datasets_dir: Path, hf_online: bool) -> LoadedSuite:

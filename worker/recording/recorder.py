@@ -221,12 +221,14 @@ class Recorder:
         verdicts = [item for item in batch if isinstance(item, VerdictRecord)]
         for record in steps:
             self._summary.add_step(record.step, record.metrics)
-        chosen = [self._select_groups(record) for record in steps]
+        stored_groups = [self._select_groups(record) for record in steps]
         points = [
             (record.step, {**record.metrics, **_unstored_loss(record, stored)})
-            for record, stored in zip(steps, chosen, strict=True)
+            for record, stored in zip(steps, stored_groups, strict=True)
         ]
-        groups = [self._pack_groups(record, stored) for record, stored in zip(steps, chosen, strict=True)]
+        groups = [
+            self._pack_groups(record, stored) for record, stored in zip(steps, stored_groups, strict=True)
+        ]
         progress = _progress(steps[-1].step, self._summary.document()) if steps else {}
         if not steps and any(isinstance(item, LifeRecord) for item in batch):
             progress = {"progress_at": db_now()}
@@ -246,7 +248,7 @@ class Recorder:
 
     def _select_groups(self, record: StepRecord) -> list[GroupRecord]:
         """Return the groups of a step that will be stored."""
-        chosen = select_groups(
+        indices = select_groups(
             record.groups,
             mode=self._mode,
             step=record.step,
@@ -254,7 +256,7 @@ class Recorder:
             is_alarmed=record.is_alarmed,
             seed=self._config.seed,
         )
-        return [record.groups[n] for n in chosen]
+        return [record.groups[n] for n in indices]
 
     def _pack_groups(self, record: StepRecord, stored: Sequence[GroupRecord]) -> PackedGroups:
         stored_ids = {id(group) for group in stored}
@@ -283,8 +285,10 @@ class Recorder:
     def _guard(self, session: Session, changes: Mapping[str, Any]) -> None:
         """Check ownership and renew the lease as the first statement of a transaction. Raise Fenced."""
         values = dict(changes) or {"changed_at": Run.changed_at}
-        until = db_now() + self._lease_seconds
-        self.requested_action = leases.fence(session, self.run_id, self._attempt, lease_until=until, **values)
+        lease_until = db_now() + self._lease_seconds
+        self.requested_action = leases.fence(
+            session, self.run_id, self._attempt, lease_until=lease_until, **values
+        )
         if self._paid:  # This is the total so far, so storing it twice changes nothing.
             lifecycle.note_attempt(session, self.run_id, self._attempt, judge_cost=self._paid)
 
@@ -315,8 +319,10 @@ def _unstored_loss(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[st
     if len(stored) == len(record.groups) or "loss/total" not in record.metrics:
         return {}
     stored_ids = {id(group) for group in stored}
-    unstored = [group for group in record.groups if id(group) not in stored_ids]
-    return {"loss/unstored": sum(completion.loss for group in unstored for completion in group.completions)}
+    unstored_groups = [group for group in record.groups if id(group) not in stored_ids]
+    return {
+        "loss/unstored": sum(completion.loss for group in unstored_groups for completion in group.completions)
+    }
 
 
 def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
@@ -328,5 +334,5 @@ def _record_bytes(groups: Sequence[GroupRecord]) -> int:
     completions = [completion for group in groups for completion in group.completions]
     lengths = [len(completion.token_ids) for completion in completions]
     arrays = max((len(completion.arrays) for completion in completions), default=0)
-    padded = len(lengths) * max(lengths, default=0)
-    return 4_000 + BYTES_PER_TOKEN * sum(lengths) + (8 + 4 * arrays) * padded
+    padded_tokens = len(lengths) * max(lengths, default=0)
+    return 4_000 + BYTES_PER_TOKEN * sum(lengths) + (8 + 4 * arrays) * padded_tokens

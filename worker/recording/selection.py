@@ -61,19 +61,19 @@ def select_groups(
     train = [n for n, group in enumerate(groups) if group.kind == "train"]
     if mode == "all":
         return list(range(len(groups)))
-    chosen = set(train) if is_alarmed or step in (1, last_step) else None
-    if chosen is None:
-        chosen = _select_telling(groups, train, random.Random(f"{seed}:{step}"))
-    return sorted(chosen | set(_probes(groups)))
+    selected_indices = set(train) if is_alarmed or step in (1, last_step) else None
+    if selected_indices is None:
+        selected_indices = _select_telling(groups, train, random.Random(f"{seed}:{step}"))
+    return sorted(selected_indices | set(_probes(groups)))
 
 
 def _probes(groups: Sequence[Scored]) -> list[int]:
     """Return the first held-out groups and the first groups of each suite."""
-    seen: Counter[str] = Counter()
+    count_by_kind: Counter[str] = Counter()
     probes = []
     for n, group in enumerate(groups):
-        seen[group.kind] += 1
-        if group.kind != "train" and seen[group.kind] <= MAX_PROBES:
+        count_by_kind[group.kind] += 1
+        if group.kind != "train" and count_by_kind[group.kind] <= MAX_PROBES:
             probes.append(n)
     return probes
 
@@ -83,7 +83,11 @@ def _select_telling(groups: Sequence[Scored], train: list[int], chance: random.R
         return set()
     lengths = {n: groups[n].longest for n in train}
     rewards = {n: mean for n in train if (mean := groups[n].reward_mean) is not None}
-    chosen = {max(train, key=lengths.__getitem__), min(train, key=lengths.__getitem__), chance.choice(train)}
+    selected_indices = {
+        max(train, key=lengths.__getitem__),
+        min(train, key=lengths.__getitem__),
+        chance.choice(train),
+    }
     if rewards:
-        chosen |= {max(rewards, key=rewards.__getitem__), min(rewards, key=rewards.__getitem__)}
-    return chosen
+        selected_indices |= {max(rewards, key=rewards.__getitem__), min(rewards, key=rewards.__getitem__)}
+    return selected_indices

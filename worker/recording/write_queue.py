@@ -115,11 +115,11 @@ class WriteQueue(Generic[Item]):
             if not self._waiting:
                 self._is_urgent = False
                 return None if self._is_closed else []
-            taken = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
-            self._bytes -= sum(size for _, size in taken)
+            entries = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            self._bytes -= sum(size for _, size in entries)
             self._is_urgent = self._is_urgent and bool(self._waiting)
             self._changed.notify_all()
-        return [item for item, _ in taken]
+        return [item for item, _ in entries]
 
     def _await_items(self, not_before: float) -> None:
         idle_at = time.monotonic() + IDLE_SECONDS

@@ -147,8 +147,8 @@ def quick_verdict(expected: str, answer: str, *, is_ordered: bool = False) -> bo
         return normalise_words(expected) == normalise_words(answer)
     if expected.isdecimal() and answer.isdecimal():
         return int(expected) == int(answer)
-    for verdict_of in (_choice_verdict, _base_verdict, _bracket_verdict):
-        if (verdict := verdict_of(expected, answer)) is not None:
+    for find_verdict in (_choice_verdict, _base_verdict, _bracket_verdict):
+        if (verdict := find_verdict(expected, answer)) is not None:
             return verdict
     if not is_mathematical(expected):
         return _text_verdict(expected, answer, is_ordered=is_ordered or has_order(expected, answer))

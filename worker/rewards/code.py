@@ -63,19 +63,19 @@ class CodeGrader:
     def scores(self, term: CodeReward, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
         """Return one score from 0 to 1 per (prompt, completion text), or None if the row has no tests."""
         jobs = [(tuple(_load_tests(term, prompt)), last_program(text)) for prompt, text in pairs]
-        free: SimpleQueue[Bench] = SimpleQueue()
+        free_benches: SimpleQueue[Bench] = SimpleQueue()
         for bench in self._benches:
-            free.put(bench)
+            free_benches.put(bench)
 
         def score(job: tuple[tuple[Test, ...], str]) -> float | None:
             tests, program = job
             if not tests:
                 return None
-            bench = free.get()
+            bench = free_benches.get()
             try:
                 return Examination(term, bench, program).score(tests)
             finally:
-                free.put(bench)
+                free_benches.put(bench)
 
         with ThreadPoolExecutor(len(self._benches)) as pool:
             return list(pool.map(score, jobs))
@@ -97,13 +97,13 @@ class Examination:
         """Return 1 or 0, or the share of passed tests. Tests after a failure are run only for the share."""
         if not self._program.strip() or len(self._program) > MAX_PROGRAM_CHARS:
             return 0.0
-        passed = 0
+        passed_count = 0
         for test in tests:
             if self._passes(test):
-                passed += 1
+                passed_count += 1
             elif self._term.credit == "all":
                 return 0.0
-        return passed / len(tests)
+        return passed_count / len(tests)
 
     def _passes(self, test: Test) -> bool:
         try:

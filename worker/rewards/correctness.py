@@ -55,22 +55,22 @@ class Checkers:
         Each timeout among these requests halves the time limit of later ones, so that a policy that has
         learned to write hanging answers cannot delay its training.
         """
-        free: SimpleQueue[Sandbox] = SimpleQueue()
+        free_sandboxes: SimpleQueue[Sandbox] = SimpleQueue()
         for sandbox in self._sandboxes:
-            free.put(sandbox)
+            free_sandboxes.put(sandbox)
         limit = _ShrinkingLimit(seconds)
 
-        def ask(request: dict[str, Any]) -> Any:
-            sandbox = free.get()
+        def run_check(request: dict[str, Any]) -> Any:
+            sandbox = free_sandboxes.get()
             try:
                 return self._ask(sandbox, request, limit)
             finally:
-                free.put(sandbox)
+                free_sandboxes.put(sandbox)
 
         if len(requests) < 2 or len(self._sandboxes) < 2:
-            return [ask(request) for request in requests]
+            return [run_check(request) for request in requests]
         with ThreadPoolExecutor(len(self._sandboxes)) as pool:
-            return list(pool.map(ask, requests))
+            return list(pool.map(run_check, requests))
 
     def close(self) -> None:
         """End all processes."""
@@ -117,9 +117,9 @@ class Grader:
         verdicts = [self._verdict_or_request(prompt, text) for prompt, text in pairs]
         requests = _unique_requests(verdict for verdict in verdicts if isinstance(verdict, dict))
         values = self._checkers.ask_all(list(requests.values()), seconds=self.term.timeout_seconds)
-        checked = dict(zip(requests, values, strict=True))
+        value_by_key = dict(zip(requests, values, strict=True))
         return [
-            Grade(float(checked[_request_key(verdict)] or 0.0) if isinstance(verdict, dict) else verdict)
+            Grade(float(value_by_key[_request_key(verdict)] or 0.0) if isinstance(verdict, dict) else verdict)
             for verdict in verdicts
         ]
 

@@ -88,13 +88,15 @@ class Endpoint:
         keys = [
             hashlib.sha256(content).digest() for content in contents
         ]  # a text may contain half of a surrogate pair
-        unknown = {key: text for key, text in zip(keys, contents, strict=True) if key not in self._cache}
+        uncached_contents = {
+            key: text for key, text in zip(keys, contents, strict=True) if key not in self._cache
+        }
         answers = {key: self._cache[key] for key in keys if key in self._cache}
-        if unknown:
-            answers |= asyncio.run(self._ask_unknown(unknown))
+        if uncached_contents:
+            answers |= asyncio.run(self._ask_unknown(uncached_contents))
         self._remember(answers)
         self.usage.requests += len(keys)
-        self.usage.cached += len(keys) - len(unknown)
+        self.usage.cached += len(keys) - len(uncached_contents)
         self.usage.failed += sum(isinstance(answers[key], NoScore) for key in keys)
         return [answers[key] for key in keys]
 
@@ -115,7 +117,7 @@ class Endpoint:
             headers["Authorization"] = f"Bearer {self.api_key}"
         unsent, answers, ssl_context = iter(contents.items()), {}, httpx2.create_ssl_context()
 
-        async def work(client: httpx2.AsyncClient) -> None:
+        async def send_contents(client: httpx2.AsyncClient) -> None:
             for key, content in unsent:
                 answers[key] = await self._ask(client, content)
 
@@ -125,7 +127,7 @@ class Endpoint:
                 client = httpx2.AsyncClient(headers=headers, timeout=None, verify=ssl_context)
                 await stack.enter_async_context(client)
                 for _ in range(first, min(first + MAX_POOLED_CONNECTIONS, concurrent)):
-                    tasks.create_task(work(client))
+                    tasks.create_task(send_contents(client))
         return answers
 
     async def _ask(self, client: httpx2.AsyncClient, asked: bytes) -> Any:
@@ -139,22 +141,22 @@ class Endpoint:
                     )
             except TimeoutError:
                 error = NoScore(f"no answer within {self.timeout_seconds:g} seconds")
-                wait = ""
+                retry_after = ""
             except AnswerTooLong as failure:
                 error = NoScore(str(failure))
-                wait = ""
+                retry_after = ""
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as failure:
                 error = NoScore(f"it cannot be reached ({type(failure).__name__})")
-                wait = ""
+                retry_after = ""
             else:
                 if status == 200:
                     return self._read(content, max_read=len(asked) + SPARE_TOKENS)
                 error = NoScore(f"it answered with status {status}")
                 if status < 500 and status not in RETRIED_STATUSES:
                     return error
-                wait = headers.get("retry-after", "")
+                retry_after = headers.get("retry-after", "")
             if attempt < self.retries:
-                await asyncio.sleep(pause_seconds(attempt, wait))
+                await asyncio.sleep(pause_seconds(attempt, retry_after))
         return error
 
     def _read(self, content: bytes, *, max_read: int) -> Any:
@@ -174,15 +176,17 @@ class Endpoint:
 
         A prompt token has at least one byte, and at most `max_tokens` tokens are generated.
         """
-        reported = usage if isinstance(usage, dict) else {}
-        missing = None if self.max_tokens else 0
-        read = _count(reported.get("prompt_tokens"), max_read)
-        written = _count(reported.get("completion_tokens", missing), self.max_tokens + SPARE_TOKENS)
-        if read is None or written is None:
+        reported_usage = usage if isinstance(usage, dict) else {}
+        default_count = None if self.max_tokens else 0
+        prompt_tokens = _count(reported_usage.get("prompt_tokens"), max_read)
+        completion_tokens = _count(
+            reported_usage.get("completion_tokens", default_count), self.max_tokens + SPARE_TOKENS
+        )
+        if prompt_tokens is None or completion_tokens is None:
             self.usage.unreported += 1
             return
-        self.usage.prompt_tokens += read
-        self.usage.completion_tokens += written
+        self.usage.prompt_tokens += prompt_tokens
+        self.usage.completion_tokens += completion_tokens
 
 
 async def read_answer(
@@ -211,6 +215,6 @@ def pause_seconds(attempt: int, wait: str) -> float:
     """Return the seconds before the next try, which double each time, or the seconds that the server
     requests.
     """
-    requested = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
+    requested_seconds = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
     pause = FIRST_PAUSE_SECONDS * 2**attempt * JITTER.uniform(0.5, 1.0)
-    return min(LONGEST_PAUSE_SECONDS, max(requested, pause))
+    return min(LONGEST_PAUSE_SECONDS, max(requested_seconds, pause))

@@ -28,7 +28,7 @@ def completion_flags(
     language     most of its letters are not of the prompt's script
     unscored     a reward had no value for it
     """
-    raised = {
+    is_raised_by_flag = {
         "truncated": is_truncated,
         "wrong": is_correct is False,
         "unparsed": last_boxed(text) is None,
@@ -37,4 +37,4 @@ def completion_flags(
         "language": not (prompt.isascii() and text.isascii()) and script_share(prompt, text) < SCRIPT_BELOW,
         "unscored": not is_scored,
     }
-    return tuple(flag for flag, is_raised in raised.items() if is_raised)
+    return tuple(flag for flag, is_raised in is_raised_by_flag.items() if is_raised)

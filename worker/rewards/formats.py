@@ -34,9 +34,11 @@ def think_format(text: str, form: Literal["book", "strict"], *, is_opened: bool 
     requires that the text begins with <think>, has each tag exactly once, and continues after </think>.
     """
     text = restore_think_tag(text) if is_opened else text
-    opened, closed = text.find(OPEN_TAG), text.find(CLOSE_TAG)
+    open_position, close_position = text.find(OPEN_TAG), text.find(CLOSE_TAG)
     if form == "book":
-        return float(0 <= opened < closed)
-    once = text.count(OPEN_TAG) == text.count(CLOSE_TAG) == 1
-    answers = bool(text[closed + len(CLOSE_TAG) :].strip())
-    return float(once and text.lstrip().startswith(OPEN_TAG) and opened < closed and answers)
+        return float(0 <= open_position < close_position)
+    has_one_pair = text.count(OPEN_TAG) == text.count(CLOSE_TAG) == 1
+    has_answer = bool(text[close_position + len(CLOSE_TAG) :].strip())
+    return float(
+        has_one_pair and text.lstrip().startswith(OPEN_TAG) and open_position < close_position and has_answer
+    )

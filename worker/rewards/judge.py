@@ -56,12 +56,14 @@ class Judge:
         0.
         """
         steps = [split_steps(text, self.term.delimiter) if self._is_by_step else [text] for _, text in pairs]
-        graded_indices = [at for at, pieces in enumerate(steps) if pieces]
-        answers = self.endpoint.ask_all([self._body(pairs[at][0], steps[at]) for at in graded_indices])
+        graded_indices = [index for index, texts in enumerate(steps) if texts]
+        answers = self.endpoint.ask_all(
+            [self._body(pairs[index][0], steps[index]) for index in graded_indices]
+        )
         answer_by_index = dict(zip(graded_indices, answers, strict=True))
         return [
-            self._value(answer_by_index[at], len(pieces)) if pieces else 0.0
-            for at, pieces in enumerate(steps)
+            self._value(answer_by_index[index], len(texts)) if texts else 0.0
+            for index, texts in enumerate(steps)
         ]
 
     @property
@@ -79,18 +81,18 @@ class Judge:
 
     def _body(self, prompt: Prompt, steps: Sequence[str]) -> Body:
         term = self.term
-        work = "\n\n".join(
+        work_text = "\n\n".join(
             [f"Step {number}:\n{step}" for number, step in enumerate(steps, 1)] if self._is_by_step else steps
         )
-        mark = f"work-{hashlib.sha256(work.encode(errors='replace')).hexdigest()[:16]}"
+        tag = f"work-{hashlib.sha256(work_text.encode(errors='replace')).hexdigest()[:16]}"
         values = {name: str(value) for name, value in prompt.columns.items()}
         values |= {"question": prompt.text, "answer": prompt.answer, "rubric": term.rubric}
-        values["completion"] = f"<{mark}>\n{CONTROL.sub(lambda sign: sign[0] + ' ', work)}\n</{mark}>"
+        values["completion"] = f"<{tag}>\n{CONTROL.sub(lambda match: match[0] + ' ', work_text)}\n</{tag}>"
         user = FIELD.sub(lambda field: values.get(field[1], field[0]), term.template)
         return {
             "model": self._model,
             "messages": [
-                {"role": "system", "content": SYSTEM.format(mark=mark, form=self._form(len(steps)))},
+                {"role": "system", "content": SYSTEM.format(mark=tag, form=self._form(len(steps)))},
                 {"role": "user", "content": user},
             ],
             "temperature": 0,
@@ -147,10 +149,12 @@ class Judge:
 
     def _json_grades(self, text: str) -> list[Any]:
         try:
-            parsed = read_json(text)
+            document = read_json(text)
         except ValueError:
             raise NoScore("its answer does not have the form that was asked for") from None
-        grades = parsed.get("scores" if self._is_by_step else "score") if isinstance(parsed, dict) else None
+        grades = (
+            document.get("scores" if self._is_by_step else "score") if isinstance(document, dict) else None
+        )
         if self._is_by_step and isinstance(grades, list):
             return grades
         if self._is_by_step or grades is None:

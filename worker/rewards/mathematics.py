@@ -79,13 +79,13 @@ def _parse(text: str) -> Any:
 @contextmanager
 def forbid_evaluation() -> Iterator[None]:
     """Prevent the evaluation of text as code in the block."""
-    before = [module.parse_expr for module in EVALUATING]
+    original_parsers = [module.parse_expr for module in EVALUATING]
     try:
         for module in EVALUATING:
             module.parse_expr = _read
         yield
     finally:
-        for module, function in zip(EVALUATING, before, strict=True):
+        for module, function in zip(EVALUATING, original_parsers, strict=True):
             module.parse_expr = function
 
 

@@ -60,20 +60,18 @@ def call_batch(request: Request) -> Any:
         "completions": texts,
         "completion_ids": request["completion_ids"],
     }
-    returned = function(**_accepted_arguments(function, arguments))
-    returned = asyncio.run(_await(returned)) if inspect.isawaitable(returned) else returned
-    returned = returned.tolist() if hasattr(returned, "tolist") else returned
-    return (
-        [_to_json(value) for value in returned] if isinstance(returned, list | tuple) else _to_json(returned)
-    )
+    result = function(**_accepted_arguments(function, arguments))
+    result = asyncio.run(_await(result)) if inspect.isawaitable(result) else result
+    result = result.tolist() if hasattr(result, "tolist") else result
+    return [_to_json(value) for value in result] if isinstance(result, list | tuple) else _to_json(result)
 
 
 async def _gather(request: Request) -> list[Any]:
     function = load_reward(request["entry_point"])
-    free = asyncio.Semaphore(request["concurrency"])
+    semaphore = asyncio.Semaphore(request["concurrency"])
 
-    async def outcome(prompt: Mapping[str, Any], text: str) -> dict[str, Any]:
-        async with free:
+    async def call_reward(prompt: Mapping[str, Any], text: str) -> dict[str, Any]:
+        async with semaphore:
             try:
                 async with asyncio.timeout(request["each_seconds"]):
                     return {"value": _to_json(await function(Prompt(**prompt), text, **request["params"]))}
@@ -83,7 +81,7 @@ async def _gather(request: Request) -> list[Any]:
                 return {"error": f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]}
 
     pairs = zip(request["prompts"], request["texts"], strict=True)
-    return list(await asyncio.gather(*(outcome(prompt, text) for prompt, text in pairs)))
+    return list(await asyncio.gather(*(call_reward(prompt, text) for prompt, text in pairs)))
 
 
 async def _await(value: Any) -> Any:
@@ -91,8 +89,8 @@ async def _await(value: Any) -> Any:
 
 
 def _is_async(function: Any) -> bool:
-    called = getattr(function, "__call__", None)  # noqa: B004 - for objects with a `__call__` method
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    call_method = getattr(function, "__call__", None)  # noqa: B004 - for objects with a `__call__` method
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call_method)
 
 
 def _columns(prompts: Sequence[Prompt]) -> dict[str, list[Any]]:

@@ -64,9 +64,9 @@ def call_function(request: Request) -> dict[str, Any]:
     namespace = _execute(request["program"], "__program__")
     function = _function(namespace, request["function"])
     arguments = [decode_value(value) for value in request["arguments"]]
-    named = {name: decode_value(value) for name, value in request["named"].items()}
+    keyword_arguments = {name: decode_value(value) for name, value in request["named"].items()}
     try:
-        value = function(*arguments, **named)
+        value = function(*arguments, **keyword_arguments)
     except Exception as error:  # noqa: BLE001 - A test may expect an exception.
         return {"raised": type(error).__name__}
     return {"value": encode_value(value)}
@@ -106,12 +106,12 @@ def examine(request: Request) -> dict[str, Any]:
         for name, function in list(namespace.items()):
             if name.startswith("test") and name not in used_names and isinstance(function, type(stub)):
                 _run_if_test(function, stub)
-        passed = bool(used_names)
+        has_passed = bool(used_names)
     except CallNeeded:
-        passed = False
+        has_passed = False
     except Exception:  # noqa: BLE001 - an assertion, or whatever the test raises
-        passed = False
-    return {"call": needed_calls[0]} if needed_calls else {"passed": passed}
+        has_passed = False
+    return {"call": needed_calls[0]} if needed_calls else {"passed": has_passed}
 
 
 def _run_if_test(function: Any, stub: Any) -> None:

@@ -36,14 +36,14 @@ class RewardModel:
         For rewards by step, each prefix of the completion that ends with a step is scored. Without any step
         the reward is 0.
         """
-        texts = [self._beginnings(text) for _, text in pairs]
+        prefix_lists = [self._beginnings(text) for _, text in pairs]
         bodies = [
             {"model": self._model, "messages": _turns(prompt.text, text)}
-            for (prompt, _), beginnings in zip(pairs, texts, strict=True)
-            for text in beginnings
+            for (prompt, _), prefixes in zip(pairs, prefix_lists, strict=True)
+            for text in prefixes
         ]
         answers = iter(self.endpoint.ask_all(bodies))
-        return [self._value([next(answers) for _ in beginnings]) for beginnings in texts]
+        return [self._value([next(answers) for _ in prefixes]) for prefixes in prefix_lists]
 
     def _beginnings(self, text: str) -> list[str]:
         if self.term.per == "completion":
@@ -52,8 +52,8 @@ class RewardModel:
         return [self.term.delimiter.join(steps[:count]) for count in range(1, len(steps) + 1)]
 
     def _value(self, scores: Sequence[float | NoScore]) -> float | NoScore:
-        if missing := next((score for score in scores if isinstance(score, NoScore)), None):
-            return missing
+        if missing_score := next((score for score in scores if isinstance(score, NoScore)), None):
+            return missing_score
         step_scores = [score for score in scores if not isinstance(score, NoScore)]
         value = AGGREGATES[self.term.aggregate](step_scores) if step_scores else 0.0
         return value if math.isfinite(value) else NoScore("its scores have no finite aggregate")

@@ -96,10 +96,12 @@ class Scorer:
         for domain in sorted({prompt.domain for prompt in prompts}):
             indices = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
             with self._turn:
-                scored = self._score_domain(
-                    domain, [prompts[at] for at in indices], [completions[at] for at in indices]
+                domain_groups = self._score_domain(
+                    domain,
+                    [prompts[position] for position in indices],
+                    [completions[position] for position in indices],
                 )
-            groups.update(zip(indices, scored, strict=True))
+            groups.update(zip(indices, domain_groups, strict=True))
         return [groups[index] for index in range(len(prompts))]
 
     def correctness(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[float | None]:
@@ -107,7 +109,7 @@ class Scorer:
         grades: dict[int, Grade] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
             indices = [index for index, prompt in enumerate(prompts) if prompt.domain == domain]
-            pairs = [(prompts[at], texts[at]) for at in indices]
+            pairs = [(prompts[position], texts[position]) for position in indices]
             with self._turn:
                 domain_grades, _ = self._grade(self._domain_terms(domain), pairs)
             grades.update(zip(indices, domain_grades, strict=True))
@@ -160,11 +162,11 @@ class Scorer:
             columns = pool.map(lambda term: self._values(term, pairs, grades, code, completions), terms)
             values = {term.label: column for term, column in zip(terms, columns, strict=True)}
         weights = self.weights(domain)
-        missed = _missed_required(
+        misses_required = _missed_required(
             [values[term.label] for term in terms if _is_required(term)], count=len(pairs)
         )
-        counted = {label: _unless(missed, column) for label, column in values.items()}
-        totals = weighted_sums(counted, weights, count=len(pairs))
+        counted_terms = {label: _unless(misses_required, column) for label, column in values.items()}
+        totals = weighted_sums(counted_terms, weights, count=len(pairs))
         correct = [_correctness(grade) for grade in grades]
         groups, start = [], 0
         for prompt, row in zip(prompts, completions, strict=True):
@@ -177,9 +179,9 @@ class Scorer:
                     rewards=tuple(totals[span]),
                     terms=raw,
                     correctness=tuple(correct[span]),
-                    counted={label: tuple(column[span]) for label, column in counted.items()},
+                    counted={label: tuple(column[span]) for label, column in counted_terms.items()},
                     weights=weights,
-                    missed=tuple(missed[span]),
+                    missed=tuple(misses_required[span]),
                 )
             )
         return groups
@@ -197,8 +199,10 @@ class Scorer:
         if term is None:
             return grades, [None] * len(pairs)
         code = self._code.scores(term, pairs)
-        tested = [grade if score is None else Grade(score) for grade, score in zip(grades, code, strict=True)]
-        return tested, code
+        test_grades = [
+            grade if score is None else Grade(score) for grade, score in zip(grades, code, strict=True)
+        ]
+        return test_grades, code
 
     def _values(
         self,
@@ -242,7 +246,7 @@ def weighted_sums(
     values: Mapping[str, Sequence[float | None]], weights: Mapping[str, float], *, count: int
 ) -> Values:
     """Return the reward of `count` completions, or None if any term is None or no term applies."""
-    rows = [[(column[at], weights[label]) for label, column in values.items()] for at in range(count)]
+    rows = [[(column[index], weights[label]) for label, column in values.items()] for index in range(count)]
     return [_weighted_sum(row) for row in rows]
 
 
@@ -269,12 +273,15 @@ def _missed_required(required: Sequence[Values], *, count: int) -> list[bool]:
 
 
 def _rows(columns: Sequence[Values], count: int) -> list[list[float | None]]:
-    return [[column[at] for column in columns] for at in range(count)]
+    return [[column[index] for column in columns] for index in range(count)]
 
 
 def _unless(missed: Sequence[bool], values: Values) -> Values:
     """Return the values with 0 for completions that missed a required term. None is kept."""
-    return [0.0 if gone and value is not None else value for gone, value in zip(missed, values, strict=True)]
+    return [
+        0.0 if is_missed and value is not None else value
+        for is_missed, value in zip(missed, values, strict=True)
+    ]
 
 
 def _when_correct(values: Values, grades: Sequence[Grade]) -> Values:

@@ -42,9 +42,11 @@ class ServedTerm:
     def take_usage(self) -> Usage:
         """Return the counters since the last call."""
         usage, self.endpoint.usage = self.endpoint.usage, Usage()
-        read, written = self.prices
-        if read or written:
-            usage.cost = (usage.prompt_tokens * read + usage.completion_tokens * written) / 1_000_000
+        prompt_price, completion_price = self.prices
+        if prompt_price or completion_price:
+            usage.cost = (
+                usage.prompt_tokens * prompt_price + usage.completion_tokens * completion_price
+            ) / 1_000_000
         return usage
 
     def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
@@ -53,11 +55,11 @@ class ServedTerm:
         Raise RewardServerFailed if the server scored no completion at all.
         """
         scores = self._asked.values(pairs)
-        failed = [value for value in scores if isinstance(value, NoScore)]
-        if failed:
-            self.failures += len(failed)
-            self.last_failure = f"reward {self.term.label!r}: {failed[-1]}"
-            if len(failed) == len(scores):
+        failures = [value for value in scores if isinstance(value, NoScore)]
+        if failures:
+            self.failures += len(failures)
+            self.last_failure = f"reward {self.term.label!r}: {failures[-1]}"
+            if len(failures) == len(scores):
                 count = len(scores)
                 detail = f"none of {count} completions was scored, see {SERVERS[self.term.name]}"
                 raise RewardServerFailed(f"{self.last_failure}; {detail}")

@@ -60,9 +60,9 @@ _WRAPPED_UNIT = re.compile(
 
 def _units(letter: str) -> re.Pattern[str]:
     unit = rf"(?:(?:{_SHORT_UNITS})(?![a-zA-Z])|(?<=\s)[a-zA-Z]{{4,40}}|{letter}[mgshlL](?![a-zA-Z]))"
-    further = rf"(?:\s*[/*]\s*[a-zA-Z]{{1,40}}|\s+{unit}){_POWER_OF_UNIT}"
+    further_unit = rf"(?:\s*[/*]\s*[a-zA-Z]{{1,40}}|\s+{unit}){_POWER_OF_UNIT}"
     return re.compile(
-        rf"(?:(?<=[\d}})])|(?<=\\pi))\s*(?P<words>{unit}{_POWER_OF_UNIT}(?:{further}){{0,5}}){_UNIT_ENDS}"
+        rf"(?:(?<=[\d}})])|(?<=\\pi))\s*(?P<words>{unit}{_POWER_OF_UNIT}(?:{further_unit}){{0,5}}){_UNIT_ENDS}"
     )
 
 

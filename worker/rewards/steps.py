@@ -26,8 +26,8 @@ AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
 
 def split_steps(text: str, delimiter: str) -> list[str]:
     """Return the steps of a completion without surrounding space and without blank steps."""
-    pieces = [piece.strip() for piece in text.split(delimiter)]
-    steps = [piece for piece in pieces if piece]
+    segments = [segment.strip() for segment in text.split(delimiter)]
+    steps = [segment for segment in segments if segment]
     return (
         [*steps[: MAX_STEPS - 1], delimiter.join(steps[MAX_STEPS - 1 :])] if len(steps) > MAX_STEPS else steps
     )

@@ -100,8 +100,8 @@ class RolloutsAhead:
 
     def _produce(self, number: int, cursor: int) -> None:
         try:
-            while (published := self._await_weights(number)) is not None:
-                self.engine.sync(*published)
+            while (weights := self._await_weights(number)) is not None:
+                self.engine.sync(*weights)
                 generator = torch.Generator().manual_seed(batch_seed(self.seed, number))
                 collected = self.collector.collect(self.engine, generator, cursor=cursor)
                 cursor, number = collected.cursor, number + 1

@@ -99,24 +99,24 @@ class SlidingLayer(DynamicSlidingWindowLayer):
                 room_for(states[:, :, :0], self.rows, self.room) for states in (key_states, value_states)
             )
             self._show(len(key_states), 0)
-        rows, before, count = len(key_states), self.keys.shape[-2], key_states.shape[-2]
+        rows, previous_length, count = len(key_states), self.keys.shape[-2], key_states.shape[-2]
         self.cumulative_length += count
-        retained = min(before + count, self.sliding_window - 1)
-        if before + count > self.room:
+        retained_tokens = min(previous_length + count, self.sliding_window - 1)
+        if previous_length + count > self.room:
             self.room = self.limit
-            attended = (
+            attended_states = (
                 torch.cat([self.keys, key_states], dim=2),
                 torch.cat([self.values, value_states], dim=2),
             )
-            self._begin_with(*(states[:, :, -retained:] for states in attended))
-            return attended
+            self._begin_with(*(states[:, :, -retained_tokens:] for states in attended_states))
+            return attended_states
         if self.end + count > self.room:
             self._begin_with(self.keys, self.values)
-        first, self.end = self.end - before, self.end + count
+        start, self.end = self.end - previous_length, self.end + count
         self._keys[:rows, :, self.end - count : self.end] = key_states
         self._values[:rows, :, self.end - count : self.end] = value_states
-        self._show(rows, retained)
-        return self._keys[:rows, :, first : self.end], self._values[:rows, :, first : self.end]
+        self._show(rows, retained_tokens)
+        return self._keys[:rows, :, start : self.end], self._values[:rows, :, start : self.end]
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Let row i continue as row `beam_idx[i]` (B,), which may be fewer or more rows than before."""
@@ -150,12 +150,12 @@ class SlidingLayer(DynamicSlidingWindowLayer):
 def select_rows(buffer: Tensor, sources: Tensor, tokens: slice) -> Tensor:
     """Return a buffer whose row i holds tokens of the former row `sources[i]`, in place if the rows fit."""
     if len(sources) > len(buffer):
-        larger = room_for(buffer, len(sources), buffer.shape[-2])
-        larger[: len(sources), :, tokens] = buffer[sources][:, :, tokens]
-        return larger
-    changed = (sources != torch.arange(len(sources), device=sources.device)).nonzero().squeeze(1)
-    if len(changed):
-        buffer[changed, :, tokens] = buffer[sources[changed], :, tokens]
+        new_buffer = room_for(buffer, len(sources), buffer.shape[-2])
+        new_buffer[: len(sources), :, tokens] = buffer[sources][:, :, tokens]
+        return new_buffer
+    moved_rows = (sources != torch.arange(len(sources), device=sources.device)).nonzero().squeeze(1)
+    if len(moved_rows):
+        buffer[moved_rows, :, tokens] = buffer[sources[moved_rows], :, tokens]
     return buffer
 
 

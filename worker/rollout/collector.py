@@ -88,13 +88,15 @@ class CollectedGroups:
     @property
     def sampled(self) -> list[Group]:
         """The groups that this step sampled."""
-        carried = set(self.carried)
-        return [group for index, group in enumerate(self.groups) if index not in carried]
+        carried_indices = set(self.carried)
+        return [group for index, group in enumerate(self.groups) if index not in carried_indices]
 
     def judge(self, count: int, informative: Sequence[int], reason: str) -> None:
         """Mark which of the next `count` groups train. The others are left out for `reason`."""
-        self.left_out |= {len(self.groups) + at: reason for at in range(count) if at not in informative}
-        self.trained += [len(self.groups) + at for at in informative]
+        self.left_out |= {
+            len(self.groups) + offset: reason for offset in range(count) if offset not in informative
+        }
+        self.trained += [len(self.groups) + offset for offset in informative]
 
     def add(self, epoch: "CollectedGroups") -> None:
         """Append the samples of an additional epoch of the same prompts."""
@@ -141,33 +143,33 @@ class Collector:
         informative or all batches are used. Surplus groups are recorded. They are carried over to the next
         step (active) or never train (dynamic). An interrupted collection leaves the pool unchanged.
         """
-        needed = self.config.sampling.prompts_per_step
+        target_count = self.config.sampling.prompts_per_step
         refill = self.config.filters.refill
-        waiting = list(range(len(self.pool.groups)))
+        waiting_indices = list(range(len(self.pool.groups)))
         collected = CollectedGroups(
             groups=list(self.pool.groups),
-            carried=waiting,
-            trained=list(waiting),
+            carried=waiting_indices,
+            trained=list(waiting_indices),
             cursor=cursor,
             may_carry=isinstance(refill, ActiveRefill),
             is_shaped=self.is_shaped,
             opens_think=self.scorer.opens_think,
             has_tools=self.episodes is not None,
         )
-        while len(collected.trained) < needed and collected.batches < refill.batch_limit:
-            missing = needed - len(collected.trained)
-            size = missing if isinstance(refill, NeighboursRefill) else needed
+        while len(collected.trained) < target_count and collected.batches < refill.batch_limit:
+            missing_count = target_count - len(collected.trained)
+            size = missing_count if isinstance(refill, NeighboursRefill) else target_count
             self._add_batch(collected, sampler, generator, size=size)
         if isinstance(refill, NeighboursRefill):
-            collected.cursor = cursor + needed
-        collected.informative = len(collected.trained) - len(waiting)
-        collected.is_short = not isinstance(refill, NoRefill) and len(collected.trained) < needed
-        surplus = collected.trained[needed:]
+            collected.cursor = cursor + target_count
+        collected.informative = len(collected.trained) - len(waiting_indices)
+        collected.is_short = not isinstance(refill, NoRefill) and len(collected.trained) < target_count
+        surplus = collected.trained[target_count:]
         collected.left_out |= dict.fromkeys(surplus, "waiting" if collected.may_carry else "surplus")
         self.pool.groups = (
             [collected.groups[index] for index in surplus] if isinstance(refill, ActiveRefill) else []
         )
-        del collected.trained[needed:]
+        del collected.trained[target_count:]
         return collected
 
     def _add_batch(
@@ -177,21 +179,21 @@ class Collector:
         prompts = self.mixture.prompts(collected.cursor, size)
         if self.episodes is not None:
             prompts = self.episodes.shown(prompts)
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         completions = draw(sampler, self.episodes, prompts, sampling.group_size, sampling, generator)
         greedy_completions = self._greedy(sampler, prompts, generator)
-        sampled = time.perf_counter()
-        scored = self.scorer.score(prompts, completions)
+        sampled_at = time.perf_counter()
+        scored_groups = self.scorer.score(prompts, completions)
         baselines = self._baselines(prompts, greedy_completions)
-        collected.score_seconds += time.perf_counter() - sampled
-        collected.sample_seconds += sampled - started
+        collected.score_seconds += time.perf_counter() - sampled_at
+        collected.sample_seconds += sampled_at - started_at
         collected.greedy_tokens += sum(completion.written for [completion] in greedy_completions)
-        collected.judge(len(scored), self._informative(scored), self.reason)
-        rewards, has_reward = reward_tensors([_rewards_without_length(group) for group in scored])
+        collected.judge(len(scored_groups), self._informative(scored_groups), self.reason)
+        rewards, has_reward = reward_tensors([_rewards_without_length(group) for group in scored_groups])
         is_compared = has_reward.sum(dim=1) > 1
         collected.compared += int(is_compared.sum())
         collected.equal += int((is_compared & ~filters.group_variation_mask(rewards, has_reward)).sum())
-        groups = shape_rewards(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
+        groups = shape_rewards(scored_groups, self.config.length, max_new_tokens=sampling.max_new_tokens)
         if baselines:
             groups = [
                 replace(group, greedy_reward=reward) for group, reward in zip(groups, baselines, strict=True)
@@ -228,8 +230,8 @@ class Collector:
                 *reward_tensors([_rewards_without_length(group) for group in groups])
             )
         elif isinstance(rule, AccuracyFilter):
-            scores, scored = reward_tensors([group.correctness for group in groups])
-            passes = filters.accuracy_band_mask(scores, scored, low=rule.low, high=rule.high)
+            scores, has_score = reward_tensors([group.correctness for group in groups])
+            passes = filters.accuracy_band_mask(scores, has_score, low=rule.low, high=rule.high)
         else:
             return list(range(len(groups)))
         return torch.nonzero(passes).flatten().tolist()
@@ -253,14 +255,14 @@ def shape_rewards(groups: Sequence[Group], length: LengthConfig, *, max_new_toke
 
 
 def _scale_truncated(group: Group, factor: float) -> Group:
-    rewards, scored = reward_tensors([group.rewards])
+    rewards, has_reward = reward_tensors([group.rewards])
     is_truncated = torch.tensor([[completion.is_truncated for completion in group.completions]])
-    scaled = shaping.scaled_truncated_rewards(rewards, is_truncated, factor=factor)
-    counted = {
+    scaled_rewards = shaping.scaled_truncated_rewards(rewards, is_truncated, factor=factor)
+    counted_terms = {
         name: _scale_term(values, is_truncated, factor, sign=-1 if group.weights.get(name, 1.0) < 0 else 1)
         for name, values in group.counted.items()
     }
-    return replace(group, rewards=_to_tuple(scaled, scored), counted=counted)
+    return replace(group, rewards=_to_tuple(scaled_rewards, has_reward), counted=counted_terms)
 
 
 def _scale_term(
@@ -273,7 +275,7 @@ def _scale_term(
 
 def _apply_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
     """Apply the penalty to the completions that have a reward and meet all required terms."""
-    rewards, scored = reward_tensors([group.rewards])
+    rewards, has_reward = reward_tensors([group.rewards])
     lengths = torch.tensor([[completion.written for completion in group.completions]])
     ramp = rule.ramp(max_new_tokens)
     shape = shaping.magistral_penalty if isinstance(rule, MagistralPenalty) else shaping.soft_overlong
@@ -283,7 +285,7 @@ def _apply_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_n
     penalty_term = {LENGTH_PENALTY: tuple(penalty[0].tolist())}
     return replace(
         group,
-        rewards=_to_tuple(rewards + penalty, scored),
+        rewards=_to_tuple(rewards + penalty, has_reward),
         terms={**group.terms, **penalty_term},
         counted={**group.counted, **penalty_term},
         weights={**group.weights, LENGTH_PENALTY: 1.0},
@@ -300,12 +302,12 @@ def reward_terms(groups: Sequence[Group]) -> RewardTerms:
     names = sorted({name for group in groups for name in group.counted})
     no_values = (None,) * len(groups[0].completions)
     values = torch.zeros(len(names), len(groups), len(no_values), dtype=torch.float64)
-    scored = torch.zeros(values.shape, dtype=torch.bool)
+    has_value = torch.zeros(values.shape, dtype=torch.bool)
     weights = torch.zeros(len(names), len(groups), dtype=torch.float64)
-    for k, name in enumerate(names):
-        values[k], scored[k] = reward_tensors([group.counted.get(name, no_values) for group in groups])
-        weights[k] = torch.tensor([group.weights.get(name, 0.0) for group in groups], dtype=torch.float64)
-    return RewardTerms(values, scored, weights)
+    for row, name in enumerate(names):
+        values[row], has_value[row] = reward_tensors([group.counted.get(name, no_values) for group in groups])
+        weights[row] = torch.tensor([group.weights.get(name, 0.0) for group in groups], dtype=torch.float64)
+    return RewardTerms(values, has_value, weights)
 
 
 def greedy_rewards(groups: Sequence[Group]) -> Tensor:
@@ -317,5 +319,5 @@ def greedy_rewards(groups: Sequence[Group]) -> Tensor:
 def reward_tensors(rows: Sequence[Sequence[float | None]]) -> tuple[Tensor, Tensor]:
     """Return values (P, G) in float64 with 0 for None, and a mask that is False for None."""
     values = [[0.0 if value is None else value for value in row] for row in rows]
-    scored = [[value is not None for value in row] for row in rows]
-    return torch.tensor(values, dtype=torch.float64), torch.tensor(scored)
+    has_value = [[value is not None for value in row] for row in rows]
+    return torch.tensor(values, dtype=torch.float64), torch.tensor(has_value)

@@ -105,7 +105,7 @@ class ColocatedEngine:
         """Start the server, check it, and let it sleep until the first step. See Engine."""
         if not self.settings.engine_python:
             raise EngineFailed("sampling.engine is colocated, and ENGINE_PYTHON is not set here")
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         self._command = command(
             self.config,
             self.policy,
@@ -118,16 +118,16 @@ class ColocatedEngine:
         process = self._start(self._command)
         self.server.check()
         self.rest()
-        took = f"{TITLE} started in {time.perf_counter() - started:.0f} s and will sample"
-        sleep = "it sleeps while the policy learns"
+        start_text = f"{TITLE} started in {time.perf_counter() - started_at:.0f} s and will sample"
+        sleep_text = "it sleeps while the policy learns"
         if not self.can_sleep:
-            sleep = "it keeps its memory while the policy learns: only vLLM on a GPU can sleep"
+            sleep_text = "it keeps its memory while the policy learns: only vLLM on a GPU can sleep"
         isolation = (
             ""
             if process.is_apart
             else f"; it shares processes and network: {bubblewrap.isolation_unavailable_reason()}"
         )
-        return f"{took}; {sleep}{isolation}"
+        return f"{start_text}; {sleep_text}{isolation}"
 
     def sync(self, version: int, policy: Policy) -> None:
         """See Engine."""
@@ -227,9 +227,9 @@ class ColocatedEngine:
         self.is_asleep = False
 
     def _order(self, path: str) -> None:
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         self.server.order(path)
-        self.sleep_seconds += time.perf_counter() - started
+        self.sleep_seconds += time.perf_counter() - started_at
 
     def _retry_after_restart(self, do: Callable[[], Result]) -> Result:
         """Return the result of `do` with the current weights, and restart the server if it is dead."""
@@ -271,9 +271,9 @@ class ColocatedEngine:
 def _private_directory(run_id: str) -> Path:
     """Create a socket directory that only this user can open, and remove those of killed attempts."""
     parent = Path(tempfile.gettempdir())
-    for abandoned in parent.glob(f"grpolab-{run_id}-*"):
+    for old_directory in parent.glob(f"grpolab-{run_id}-*"):
         with suppress(OSError):
-            shutil.rmtree(abandoned)
+            shutil.rmtree(old_directory)
     directory = Path(tempfile.mkdtemp(prefix=f"grpolab-{run_id}-"))
     if len(os.fsencode(directory)) + 38 > SOCKET_BYTES:  # vLLM adds an id of 36 characters.
         shutil.rmtree(directory)

@@ -113,11 +113,11 @@ def make_completion(
     policy: Policy, ids: NDArray[np.int64], logprobs: NDArray[np.float32], *, stopped: bool
 ) -> Completion:
     """Return a completion of these tokens; the last of them is a stop token if it `stopped`."""
-    pieces = policy.token_texts.pieces(ids.tolist())
+    token_strings = policy.token_texts.pieces(ids.tolist())
     return Completion(
         ids=ids,
-        text="".join(pieces[:-1] if stopped else pieces),
-        token_strings=pieces,
+        text="".join(token_strings[:-1] if stopped else token_strings),
+        token_strings=token_strings,
         finish_reason="stop" if stopped else "length",
         sampler_logprobs=logprobs,
     )

@@ -74,14 +74,16 @@ class EngineClient:
         Raise Rejected, EngineFailed after the last try, or Interrupted.
         """
         count = len(self.urls)
-        orders = [[(at + turn) % count for turn in range(count)] for at in range(len(requests))]
-        return asyncio.run(self._all(list(zip(orders, requests, strict=True))))
+        server_orders = [
+            [(first + offset) % count for offset in range(count)] for first in range(len(requests))
+        ]
+        return asyncio.run(self._all(list(zip(server_orders, requests, strict=True))))
 
     def ask_each(self, request: Request) -> list[Any]:
         """Send one request to every server and return the value of each answer, or the Rejected that it
         raised.
         """
-        jobs = [([at], request) for at in range(len(self.urls))]
+        jobs = [([server], request) for server in range(len(self.urls))]
         return asyncio.run(self._all(jobs, keeps_rejected=True))
 
     def named(self, server: int) -> str:
@@ -91,7 +93,7 @@ class EngineClient:
     async def _all(
         self, jobs: Sequence[tuple[list[int], Request]], *, keeps_rejected: bool = False
     ) -> list[Any]:
-        free = asyncio.Semaphore(self.concurrency)
+        semaphore = asyncio.Semaphore(self.concurrency)
         headers = {"Content-Type": "application/json"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
@@ -101,16 +103,16 @@ class EngineClient:
             headers=headers, limits=limits, timeout=None, transport=transport
         ) as client:
 
-            async def answer(places: list[int], request: Request) -> Any:
+            async def send_request(places: list[int], request: Request) -> Any:
                 try:
-                    async with free:
+                    async with semaphore:
                         return await self._try_servers(client, places, request)
                 except Rejected as error:
                     if keeps_rejected:
                         return error
                     raise
 
-            return await self._gather([answer(places, request) for places, request in jobs])
+            return await self._gather([send_request(places, request) for places, request in jobs])
 
     async def _gather(self, work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
         """Return all results. At the first error, or once they are not wanted, cancel the other tasks."""

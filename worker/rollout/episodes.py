@@ -68,15 +68,15 @@ class Episodes(TurnTaking):
         generator: torch.Generator,
     ) -> list[list[Completion]]:
         """Sample `group_size` completions of every prompt, in the order of the prompts."""
-        encoded = encoded_prompts(self.policy, prompts, sampling)
+        prompt_ids = encoded_prompts(self.policy, prompts, sampling)
         seed = int(torch.randint(2**62, (), generator=generator))
         episodes = [
             Episode(prompt, ids, sampling.max_new_tokens)
-            for prompt, ids in zip(prompts, encoded, strict=True)
+            for prompt, ids in zip(prompts, prompt_ids, strict=True)
             for _ in range(group_size)
         ]
         groups = samples.generate(
-            encoded,
+            prompt_ids,
             group_size,
             turn_decoding(sampling, sampling.max_new_tokens),
             round_generator(seed, 0),
@@ -84,10 +84,14 @@ class Episodes(TurnTaking):
         )
         self._take(episodes, [completion for group in groups for completion in group])
         number = 1
-        while unfinished := [episode for episode in episodes if not episode.is_over]:
-            self._answer([episode for episode in unfinished if episode.call is not None])
+        while unfinished_episodes := [episode for episode in episodes if not episode.is_over]:
+            self._answer([episode for episode in unfinished_episodes if episode.call is not None])
             self._go_on(
-                samples, [episode for episode in unfinished if not episode.is_over], sampling, seed, number
+                samples,
+                [episode for episode in unfinished_episodes if not episode.is_over],
+                sampling,
+                seed,
+                number,
             )
             number += 1
         completions = [self._completion(episode) for episode in episodes]
@@ -95,9 +99,13 @@ class Episodes(TurnTaking):
 
     def _answer(self, episodes: Sequence[Episode]) -> None:
         calls = [(episode, require_call(episode.call)) for episode in episodes]
-        answerable = [pair for pair in calls if pair[0].answered < self.config.max_turns and pair[0].room > 0]
-        jobs = [(call.call, episode.prompt) for episode, call in answerable]
-        answers = dict(zip([id(pair[0]) for pair in answerable], self.toolbox.answer(jobs), strict=True))
+        answerable_pairs = [
+            pair for pair in calls if pair[0].answered < self.config.max_turns and pair[0].room > 0
+        ]
+        jobs = [(call.call, episode.prompt) for episode, call in answerable_pairs]
+        answers = dict(
+            zip([id(pair[0]) for pair in answerable_pairs], self.toolbox.answer(jobs), strict=True)
+        )
         for episode, call in calls:
             self._take_answer(episode, call, answers.get(id(episode)))
             episode.call = None

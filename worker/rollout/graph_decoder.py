@@ -128,10 +128,10 @@ class GraphDecoder(LeanDecoder):
         self.positions[: self.rows] = mask.sum(dim=1)
         vocabulary_size = self.lean.head.weight.shape[0]
         self.logits = torch.empty(self.max_rows, vocabulary_size, dtype=torch.float32, device=mask.device)
-        places = self.max_rows, 1, self.capacity
+        shape = self.max_rows, 1, self.capacity
         dtype = self.model.dtype
         # Added to attention scores: 0 on tokens, the lowest number on padding and unused positions.
-        self.bias = torch.full(places, torch.finfo(dtype).min, dtype=dtype, device=mask.device)
+        self.bias = torch.full(shape, torch.finfo(dtype).min, dtype=dtype, device=mask.device)
         self.bias[: self.rows, 0, : self.length].masked_fill_(mask.bool(), 0)
 
     def select(self, sources: Tensor) -> None:
@@ -156,8 +156,8 @@ class GraphDecoder(LeanDecoder):
         """Run one token: replay its graph, record the graph first, or launch the kernels directly."""
         graph = self.graphs.get((rows, span))
         if graph is None:
-            current = torch.cuda.current_stream(recorder.device)
-            recorder.stream.wait_stream(current)
+            current_stream = torch.cuda.current_stream(recorder.device)
+            recorder.stream.wait_stream(current_stream)
             try:
                 with torch.cuda.stream(recorder.stream):
                     if self.is_recorded and (rows, span) in self.graphs:
@@ -165,7 +165,7 @@ class GraphDecoder(LeanDecoder):
                     if graph is None:
                         self._token(rows, span)
             finally:
-                current.wait_stream(recorder.stream)
+                current_stream.wait_stream(recorder.stream)
             self.graphs[rows, span] = graph
         if graph is not None:
             graph.replay()
@@ -216,9 +216,9 @@ def round_up(count: int, *, least: int = 1) -> int:
     >>> [round_up(count) for count in (3, 8, 9, 13, 127)]
     [3, 8, 10, 14, 128]
     """
-    parts = -(-count // least)
-    step = 1 << max(0, (parts - 1).bit_length() - 3)
-    return least * step * -(-parts // step)
+    unit_count = -(-count // least)
+    step = 1 << max(0, (unit_count - 1).bit_length() - 3)
+    return least * step * -(-unit_count // step)
 
 
 def has_graphs(model: PreTrainedModel) -> bool:

@@ -93,8 +93,8 @@ class LeanDecoder:
         """Return the logits (B, V) after one token (B,) of each row, which attends to `span` positions."""
         hidden = self.lean.embed(tokens)
         for layer, cache in zip(self.lean.layers, self.cache, strict=True):
-            mixed = self._attend(layer, cache[:, : len(tokens)], hidden, rotations, span)
-            hidden = layer.finish(hidden, mixed)
+            attention_output = self._attend(layer, cache[:, : len(tokens)], hidden, rotations, span)
+            hidden = layer.finish(hidden, attention_output)
         return self.lean.scores(self.lean.final_norm(hidden))
 
     def _attend(

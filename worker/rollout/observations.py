@@ -28,10 +28,10 @@ class ObservationEncoder:
 
     def __init__(self, policy: Policy) -> None:
         self.tokenizer, self.form = policy.tokenizer, policy.form
-        added = dict(policy.tokenizer.get_added_vocab())
-        self.controls = {*added.values(), *policy.stop_ids, policy.pad_id}
+        added_vocabulary = dict(policy.tokenizer.get_added_vocab())
+        self.controls = {*added_vocabulary.values(), *policy.stop_ids, policy.pad_id}
         """Token ids that no answer may contain: all tokens added to the vocabulary."""
-        special_tokens = sorted(filter(None, added), key=len, reverse=True)
+        special_tokens = sorted(filter(None, added_vocabulary), key=len, reverse=True)
         self.word = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
 
     def answer(self, text: str, *, limit: int, frame: tuple[str, str] = ("", "")) -> EncodedObservation:
@@ -41,13 +41,13 @@ class ObservationEncoder:
         before and after the answer, in which control tokens are intended.
         """
         read_text = text[: limit * CHARACTERS_PER_TOKEN]
-        plain = CONTROLS.sub("", clean_text(read_text).replace("\r\n", "\n").replace("\r", "\n"))
-        before, after, *pieces = self.form.encode_all(
-            [*frame, *self._pieces(plain)], add_special_tokens=False
+        plain_text = CONTROLS.sub("", clean_text(read_text).replace("\r\n", "\n").replace("\r", "\n"))
+        frame_start, frame_end, *segments = self.form.encode_all(
+            [*frame, *self._pieces(plain_text)], add_special_tokens=False
         )
-        ids = [index for piece in pieces for index in piece if index not in self.controls]
+        ids = [index for segment in segments for index in segment if index not in self.controls]
         return EncodedObservation(
-            [*before, *ids[:limit], *after], is_cut=len(ids) > limit or len(read_text) < len(text)
+            [*frame_start, *ids[:limit], *frame_end], is_cut=len(ids) > limit or len(read_text) < len(text)
         )
 
     def _pieces(self, text: str) -> list[str]:
@@ -56,9 +56,9 @@ class ObservationEncoder:
         """
         if self.word is None:
             return [text]
-        pieces, start = [], 0
+        segments, start = [], 0
         while match := self.word.search(text, start):
-            cut = match.start() + 1
-            pieces.append(text[start:cut])
-            start = cut
-        return [*pieces, text[start:]]
+            segment_end = match.start() + 1
+            segments.append(text[start:segment_end])
+            start = segment_end
+        return [*segments, text[start:]]

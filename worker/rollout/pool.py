@@ -121,7 +121,8 @@ def _decode_group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any
     """Rebuild a group from its arrays and its JSON, in which tuples have become lists."""
     pairs = zip(document["completions"], arrays, strict=True)
     completions = tuple(
-        _decode_completion(written, completion_arrays) for written, completion_arrays in pairs
+        _decode_completion(completion_document, completion_arrays)
+        for completion_document, completion_arrays in pairs
     )
     other_fields = {name: value for name, value in document.items() if name not in {"prompt", "completions"}}
     group = Group(_decode_prompt(document["prompt"]), completions, rewards=())
@@ -130,9 +131,9 @@ def _decode_group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any
 
 def _decode_prompt(written: Mapping[str, Any]) -> Prompt:
     """Rebuild a prompt from its JSON. Before 0.3 its columns were called `data`."""
-    renamed = {("columns" if name == "data" else name): value for name, value in written.items()}
-    turns = {name: tuple(renamed.get(name, ())) for name in ("messages", "tools")}
-    return Prompt(**renamed | turns)
+    prompt_fields = {("columns" if name == "data" else name): value for name, value in written.items()}
+    turns = {name: tuple(prompt_fields.get(name, ())) for name in ("messages", "tools")}
+    return Prompt(**prompt_fields | turns)
 
 
 def _is_json(value: Any) -> bool:
@@ -142,5 +143,5 @@ def _is_json(value: Any) -> bool:
 def _to_tuples(value: Any) -> Any:
     """Convert JSON lists back to tuples, inside mappings too."""
     if isinstance(value, Mapping):
-        return {name: _to_tuples(inner) for name, inner in value.items()}
+        return {name: _to_tuples(item) for name, item in value.items()}
     return tuple(value) if isinstance(value, list) else value

@@ -49,8 +49,8 @@ class RowLimit:
 
         Return whether the limit is lower than before.
         """
-        before, self.rows = self.rows, min(self.rows or rows, rows or self.rows)
-        return self.rows != before
+        previous_rows, self.rows = self.rows, min(self.rows or rows, rows or self.rows)
+        return self.rows != previous_rows
 
     def _halve(self, rows: int) -> None:
         self.rows = rows // 2

@@ -132,8 +132,8 @@ class Sampler:
         do not include them. Raise InvalidConfig if a prompt is empty or does not fit the context with
         `max_new_tokens`.
         """
-        encoded = encoded_prompts(self.policy, prompts, sampling, beginnings)
-        return self.generate(encoded, group_size, sampling, generator)
+        prompt_ids = encoded_prompts(self.policy, prompts, sampling, beginnings)
+        return self.generate(prompt_ids, group_size, sampling, generator)
 
     @torch.inference_mode()
     def generate(
@@ -152,23 +152,27 @@ class Sampler:
         """
         uniforms = self._uniforms(sampling.max_new_tokens, len(encoded) * group_size, generator)
         decoder = decoder_for(self.policy.model)
-        longest = max(map(len, encoded), default=0) + sampling.max_new_tokens
-        rows = self.rows_at_once or max_rows(self.policy.model, sampling, tokens=longest)
+        max_length = max(map(len, encoded), default=0) + sampling.max_new_tokens
+        rows = self.rows_at_once or max_rows(self.policy.model, sampling, tokens=max_length)
 
-        def work(first: int, last: int) -> list[Completion]:
+        def sample_rows(first: int, last: int) -> list[Completion]:
             prompts = list(encoded[first // group_size : (last - 1) // group_size + 1])
             with RouterWatch(self.policy.model if self.routes else nn.Module()) as watch:
                 notes = self._notes(watch, sampling, rows=last - first)
-                drawn = self._decode(decoder, prompts, sampling, uniforms[:, first:last], notes, stops)
+                sampled_tokens = self._decode(
+                    decoder, prompts, sampling, uniforms[:, first:last], notes, stops
+                )
             group_rows = (last - first) // len(prompts)
             return [
                 completion
-                for group in self._completions(drawn, group_rows, notes, [*map(len, prompts)], stops)
+                for group in self._completions(sampled_tokens, group_rows, notes, [*map(len, prompts)], stops)
                 for completion in group
             ]
 
-        parts = self.limit.run(uniforms.shape[1], group_size, limit=max(rows, group_size), work=work)
-        completions = [completion for chunk in parts for completion in chunk]
+        row_chunks = self.limit.run(
+            uniforms.shape[1], group_size, limit=max(rows, group_size), work=sample_rows
+        )
+        completions = [completion for chunk in row_chunks for completion in chunk]
         return [completions[first : first + group_size] for first in range(0, len(completions), group_size)]
 
     def _uniforms(self, tokens: int, rows: int, generator: torch.Generator) -> Tensor:
@@ -206,34 +210,39 @@ class Sampler:
         logits = decoder.prefill(ids, mask, max_rows=count, max_new_tokens=sampling.max_new_tokens)
         if notes.routes is not None:
             notes.routes.prompt(mask)
-        drawn = SampledTokens.blank(sampling.max_new_tokens, count, device)
+        sampled_tokens = SampledTokens.blank(sampling.max_new_tokens, count, device)
         uniforms, stops = uniforms.to(device), torch.tensor([*self.policy.stop_ids, *further], device=device)
-        unfinished = UnfinishedRows.from_prompts(count, count // len(encoded), device)
-        share, every = choose_cadence(device)
+        unfinished_rows = UnfinishedRows.from_prompts(count, count // len(encoded), device)
+        share, interval = choose_cadence(device)
         for step in range(sampling.max_new_tokens):
             logprobs = next_token_logprobs(logits, sampling)  # (U, V)
             if notes.masks is not None:
-                notes.masks.add(logprobs, unfinished, step=step)
+                notes.masks.add(logprobs, unfinished_rows, step=step)
             if notes.alternatives is not None:
-                notes.alternatives.add(logprobs, unfinished, step=step)
+                notes.alternatives.add(logprobs, unfinished_rows, step=step)
             tokens = draw(
-                logprobs, unfinished, uniforms[step], drawn, step=step, greedy=sampling.temperature == 0
+                logprobs,
+                unfinished_rows,
+                uniforms[step],
+                sampled_tokens,
+                step=step,
+                greedy=sampling.temperature == 0,
             )
-            unfinished.mark_ended(tokens, stops)
+            unfinished_rows.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
                 break
             if step % POLL_EVERY_TOKENS == 0 and self.is_unwanted():
                 raise Interrupted
-            if step % every == 0:
-                sources, tokens = unfinished.regroup(tokens, share=share)
+            if step % interval == 0:
+                sources, tokens = unfinished_rows.regroup(tokens, share=share)
                 if not len(tokens):
                     break
                 if sources is not None:
                     decoder.select(sources)
             logits = decoder.step(tokens)
             if notes.routes is not None:
-                notes.routes.token(unfinished, step=step)
-        return SampledTokens(*(tensor[: step + 1] for tensor in drawn))
+                notes.routes.token(unfinished_rows, step=step)
+        return SampledTokens(*(tensor[: step + 1] for tensor in sampled_tokens))
 
     def _completions(
         self,
@@ -302,13 +311,13 @@ def max_rows(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> 
     tokens = round_up(tokens, least=MIN_PLACES)
     config: Any = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    cache = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize * tokens
+    head_width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    cache_bytes = 2 * config.num_hidden_layers * heads * head_width * model.dtype.itemsize * tokens
     # float32 logits, log-probabilities, probabilities and float64 sums; a cut also sorts, with int64 indices
-    logits = config.vocab_size * (64 if is_cut(sampling) else 32)
-    free, _ = torch.cuda.mem_get_info(model.device)
-    unused = torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
-    return max(1, int(0.8 * (free + unused)) // (cache + logits))
+    logit_bytes = config.vocab_size * (64 if is_cut(sampling) else 32)
+    free_bytes, _ = torch.cuda.mem_get_info(model.device)
+    unused_bytes = torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
+    return max(1, int(0.8 * (free_bytes + unused_bytes)) // (cache_bytes + logit_bytes))
 
 
 def pad_left(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -327,8 +336,8 @@ def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
     if sampling.temperature not in (0, 1):
         logits = logits / sampling.temperature
     if 0 < sampling.top_k < logits.shape[-1]:
-        smallest = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
-        logits = logits.masked_fill(logits < smallest, -torch.inf)
+        min_logits = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < min_logits, -torch.inf)
     if sampling.top_p < 1:
         logits = nucleus_logits(logits, sampling.top_p)
     return logits.log_softmax(dim=-1)
@@ -338,9 +347,9 @@ def nucleus_logits(logits: Tensor, mass: float) -> Tensor:
     """Return logits (B, V) with -inf outside the smallest set of most likely tokens of probability `mass`."""
     descending, order = logits.sort(dim=-1, descending=True)
     probabilities = descending.softmax(dim=-1)
-    before = probabilities.cumsum(dim=-1) - probabilities
+    mass_before = probabilities.cumsum(dim=-1) - probabilities
     return logits.masked_fill(
-        torch.zeros_like(logits, dtype=torch.bool).scatter(1, order, before >= mass), -torch.inf
+        torch.zeros_like(logits, dtype=torch.bool).scatter(1, order, mass_before >= mass), -torch.inf
     )
 
 

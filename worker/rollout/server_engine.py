@@ -109,8 +109,8 @@ class ServerEngine:
         """
         self.client, self.policy, self.name = client, policy, f"{run_id}-{attempt}"
         self.directory = directory / self.name
-        for abandoned in directory.glob(f"{run_id}-*"):  # of a killed attempt
-            shutil.rmtree(abandoned, ignore_errors=True)
+        for old_directory in directory.glob(f"{run_id}-*"):  # of a killed attempt
+            shutil.rmtree(old_directory, ignore_errors=True)
         self.largest_mismatch = largest_mismatch
         self.is_adapter = is_adapted(policy.model)
         self.base = model
@@ -133,25 +133,27 @@ class ServerEngine:
         """Check that the servers are reachable and serve one model with the policy's tokenizer. See
         Engine.
         """
-        served = self._ask_each("GET", "/v1/models", None, read_models)
-        for server, models in enumerate(served):
+        served_models = self._ask_each("GET", "/v1/models", None, read_models)
+        for server, models in enumerate(served_models):
             self._choose(server, models)
         self._check_tokenizer()
-        how = "adapters" if self.is_adapter else "all weights through a directory"
-        count = "one server" if len(served) == 1 else f"{len(served)} servers"
+        transfer = "adapters" if self.is_adapter else "all weights through a directory"
+        count = "one server" if len(served_models) == 1 else f"{len(served_models)} servers"
         servers = f"{count} of {self.client.title} with the model {self.base[:100]}"
-        return f"{servers} will sample; {how} will be sent"
+        return f"{servers} will sample; {transfer} will be sent"
 
     def _choose(self, server: int, models: list[dict[str, Any]]) -> None:
         """Select the model on a server. Its name must be the same on all servers."""
-        where = f"the engine at {self.client.named(server)}"
-        bases = [model for model in models if not model.get("parent")]
-        if not self.base and len(bases) != 1:
-            raise EngineFailed(f"{where} serves {len(bases)} models: ENGINE_MODEL must name one of them")
-        self.base = self.base or str(bases[0]["id"])
+        engine_name = f"the engine at {self.client.named(server)}"
+        base_models = [model for model in models if not model.get("parent")]
+        if not self.base and len(base_models) != 1:
+            raise EngineFailed(
+                f"{engine_name} serves {len(base_models)} models: ENGINE_MODEL must name one of them"
+            )
+        self.base = self.base or str(base_models[0]["id"])
         base_model = next((model for model in models if model["id"] == self.base), None)
         if base_model is None:
-            raise EngineFailed(f"{where} does not serve the model {self.base[:100]!r}")
+            raise EngineFailed(f"{engine_name} does not serve the model {self.base[:100]!r}")
 
     def _check_tokenizer(self) -> None:
         body = {"model": self.base, "prompt": TOKENIZER_PROBE, "add_special_tokens": False}
@@ -164,8 +166,10 @@ class ServerEngine:
             if isinstance(tokens, Rejected):
                 raise EngineFailed(str(tokens))
             if tokens != policy_ids:
-                where = f"the engine at {self.client.named(server)}"
-                raise EngineFailed(f"{where} has another tokenizer: it serves another model than the policy")
+                engine_name = f"the engine at {self.client.named(server)}"
+                raise EngineFailed(
+                    f"{engine_name} has another tokenizer: it serves another model than the policy"
+                )
 
     def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any] | None) -> list[Any]:
         """Return the value of every server. Raise EngineFailed if one refuses."""
@@ -180,12 +184,12 @@ class ServerEngine:
         self.policy = policy
         if version == self.version:
             return
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         self._write(version)
         self._send(version)
         self._forget(before=version)
         self.version = version
-        self.sync_seconds += time.perf_counter() - started
+        self.sync_seconds += time.perf_counter() - started_at
 
     def _version_name(self, version: int) -> str:
         return f"grpolab-{self.name}-v{version}"
@@ -208,20 +212,26 @@ class ServerEngine:
         if self.is_adapter:
             body = {"lora_name": self._version_name(version), "lora_path": str(self._path(version))}
             answers = self._post("/v1/load_lora_adapter", body)
-            served = self._ask_each("GET", "/v1/models", None, read_models) if any(answers) else answers
-            refusals: list[Rejected | None] = [
+            served_models = (
+                self._ask_each("GET", "/v1/models", None, read_models) if any(answers) else answers
+            )
+            rejections: list[Rejected | None] = [
                 error
-                for error, models in zip(answers, served, strict=True)
+                for error, models in zip(answers, served_models, strict=True)
                 if error and not any(model["id"] == self._version_name(version) for model in models)
             ]
         else:
             path = {"weights_path": str(self._path(version))}
-            refusals = self._post("/collective_rpc", {"method": "reload_weights", "kwargs": path})
-            refusals += self._post("/reset_prefix_cache", None, check_emptied)
-            named = self._post("/update_weight_version", {"new_version": self._version_name(version)})
-            self.tells_version = not any(error and error.status in MISSING_ROUTE_STATUSES for error in named)
-            refusals += [error for error in named if error and self.tells_version]
-        if error := next(filter(None, refusals), None):
+            rejections = self._post("/collective_rpc", {"method": "reload_weights", "kwargs": path})
+            rejections += self._post("/reset_prefix_cache", None, check_emptied)
+            version_answers = self._post(
+                "/update_weight_version", {"new_version": self._version_name(version)}
+            )
+            self.tells_version = not any(
+                error and error.status in MISSING_ROUTE_STATUSES for error in version_answers
+            )
+            rejections += [error for error in version_answers if error and self.tells_version]
+        if error := next(filter(None, rejections), None):
             raise EngineFailed(f"{error}: new weights cannot be sent, see docs/engines.md")
 
     def _post(self, path: str, body: Any, read: Callable[[Any], Any] | None = None) -> list[Rejected | None]:
@@ -252,8 +262,8 @@ class ServerEngine:
         beginnings: Sequence[Sequence[int]] = (),
     ) -> list[list[Completion]]:
         """See Samples."""
-        encoded = encoded_prompts(self.policy, prompts, sampling, beginnings)
-        return self.generate(encoded, group_size, sampling, generator)
+        prompt_ids = encoded_prompts(self.policy, prompts, sampling, beginnings)
+        return self.generate(prompt_ids, group_size, sampling, generator)
 
     def generate(
         self,
@@ -351,11 +361,11 @@ class ServerEngine:
     ) -> None:
         if sampling.temperature == 0:
             return
-        k3, allowed = mismatch(self.policy, encoded, groups, sampling), self.largest_mismatch
-        if k3 > allowed:
+        k3, limit = mismatch(self.policy, encoded, groups, sampling), self.largest_mismatch
+        if k3 > limit:
             raise EngineFailed(
                 f"the log-probabilities of the engine at {self.client.title} are not those of the policy: "
-                f"k3 is {k3:.3g} nats per token, at most {allowed:g} is allowed "
+                f"k3 is {k3:.3g} nats per token, at most {limit:g} is allowed "
                 "(sampling.engine.largest_mismatch). It serves another model, or was not started with the "
                 "--logprobs-mode that ENGINE_LOGPROBS names"
             )

@@ -46,17 +46,17 @@ class UnfinishedRows:
         """
         if not self.is_shared and bool(self.running.all()):
             return None, tokens
-        rows, reads, tokens = self.rows[self.running], self.reads[self.running], tokens[self.running]
+        rows, source_rows, tokens = self.rows[self.running], self.reads[self.running], tokens[self.running]
         # one number per pair (decoder row, sampled token), ordered by decoder row
-        keys = (reads << 32) + (tokens if share else rows)
-        unique, member = torch.unique(keys, return_inverse=True)
-        newest = tokens.new_empty(len(unique)).index_copy_(0, member, tokens)
-        sources = unique >> 32
+        keys = (source_rows << 32) + (tokens if share else rows)
+        unique_keys, member_indices = torch.unique(keys, return_inverse=True)
+        newest_tokens = tokens.new_empty(len(unique_keys)).index_copy_(0, member_indices, tokens)
+        sources = unique_keys >> 32
         new_indices = assign_places(sources)
-        order = torch.argsort(new_indices[member], stable=True)
-        self._become(rows[order], new_indices[member][order], len(new_indices))
+        order = torch.argsort(new_indices[member_indices], stable=True)
+        self._become(rows[order], new_indices[member_indices][order], len(new_indices))
         order_by_index = torch.argsort(new_indices)
-        return sources[order_by_index], newest[order_by_index]
+        return sources[order_by_index], newest_tokens[order_by_index]
 
 
 def assign_places(sources: Tensor) -> Tensor:
@@ -71,10 +71,10 @@ def assign_places(sources: Tensor) -> Tensor:
     count = len(sources)
     is_first = torch.ones(count, dtype=torch.bool, device=sources.device)
     is_first[1:] = sources[1:] != sources[:-1]
-    stays = is_first & (sources < count)
+    keeps_index = is_first & (sources < count)
     is_free = torch.ones(count, dtype=torch.bool, device=sources.device)
-    is_free[sources[stays]] = False
+    is_free[sources[keeps_index]] = False
     indices = torch.empty_like(sources)
-    indices[stays] = sources[stays]
-    indices[~stays] = is_free.nonzero().squeeze(1)
+    indices[keeps_index] = sources[keeps_index]
+    indices[~keeps_index] = is_free.nonzero().squeeze(1)
     return indices

@@ -33,8 +33,8 @@ def mismatch(
     are checked.
     """
     step = max(1, len(groups) // MAX_COMPLETIONS)
-    chosen = list(range(0, len(groups), step))[:MAX_COMPLETIONS]
-    values = [_k3(policy, encoded[at], groups[at][0], sampling) for at in chosen]
+    indices = list(range(0, len(groups), step))[:MAX_COMPLETIONS]
+    values = [_k3(policy, encoded[index], groups[index][0], sampling) for index in indices]
     return torch.cat(values).mean().item() if values else 0.0
 
 
@@ -42,10 +42,12 @@ def _k3(policy: Policy, prompt: Sequence[int], completion: Completion, sampling:
     count = min(len(completion), MAX_TOKENS)
     ids = torch.tensor([[*prompt, *completion.ids[:count].tolist()]], device=policy.model.device)
     logits = policy.model(input_ids=ids[:, :-1], logits_to_keep=count).logits[0].float()  # (T, V)
-    computed = next_token_logprobs(logits, sampling).gather(1, ids[0, -count:, None]).squeeze(1).cpu()
-    reported = torch.from_numpy(completion.sampler_logprobs[:count].copy())
+    computed_logprobs = (
+        next_token_logprobs(logits, sampling).gather(1, ids[0, -count:, None]).squeeze(1).cpu()
+    )
+    reported_logprobs = torch.from_numpy(completion.sampler_logprobs[:count].copy())
     log_rho = (
-        (computed - reported)
+        (computed_logprobs - reported_logprobs)
         .nan_to_num(nan=MAX_LOG_RATIO_NATS)
         .clamp(-MAX_LOG_RATIO_NATS, MAX_LOG_RATIO_NATS)
         .double()

@@ -72,10 +72,10 @@ class Toolbox:
     def answer(self, calls: Sequence[tuple[ToolCall, Prompt]]) -> list[ToolAnswer]:
         """Return the answer to each call in order. Programs run in parallel, each in a separate process."""
         with self._turn, ThreadPoolExecutor(max(1, len(self._sandboxes))) as pool:
-            free: SimpleQueue[Sandbox] = SimpleQueue()
+            free_sandboxes: SimpleQueue[Sandbox] = SimpleQueue()
             for sandbox in self._sandboxes:
-                free.put(sandbox)
-            return list(pool.map(lambda job: self._answer_timed(job[0], job[1], free), calls))
+                free_sandboxes.put(sandbox)
+            return list(pool.map(lambda job: self._answer_timed(job[0], job[1], free_sandboxes), calls))
 
     def close(self) -> None:
         """End all processes."""
@@ -83,9 +83,9 @@ class Toolbox:
             sandbox.close()
 
     def _answer_timed(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         answer = self._answer(call, prompt, free)
-        return answer._replace(seconds=time.perf_counter() - started)
+        return answer._replace(seconds=time.perf_counter() - started_at)
 
     def _answer(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
         if call.problem or len(call.text) > MAX_CALL_CHARACTERS:
@@ -99,9 +99,9 @@ class Toolbox:
             case "python":
                 return self._run(call.text, free)
             case None:
-                offered = ", ".join(self.config.tools)
+                tool_names = ", ".join(self.config.tools)
                 return ToolAnswer(
-                    f"error: there is no tool {call.tool[:40]!r}; there are {offered}", "failed"
+                    f"error: there is no tool {call.tool[:40]!r}; there are {tool_names}", "failed"
                 )
             case _:
                 assert_never(tool)
@@ -110,7 +110,7 @@ class Toolbox:
         """Run a program. The sandbox kills programs that hang, print too much or attack."""
         sandbox, seconds = free.get(), self.config.timeout_seconds
         try:
-            ended = sandbox.run_operation(
+            outcome = sandbox.run_operation(
                 "interpret",
                 seconds=WALL_SECONDS_PER_CPU_SECOND * math.ceil(seconds),
                 program=program,
@@ -118,7 +118,7 @@ class Toolbox:
                 cpu_seconds=math.ceil(seconds),
                 memory_bytes=self.config.memory_mb * 2**20,
             )
-            output, code = read_ended(ended)
+            output, code = read_ended(outcome)
         except Unusable as error:
             raise EnvironmentFailed(f"the tool python cannot run here: {error}") from error
         except TimedOut:
@@ -141,11 +141,11 @@ def _answer_lookup(key: str, table: Any) -> ToolAnswer:
     """Return the value of a key, matched exactly or ignoring case and surrounding space."""
     if not isinstance(table, dict):
         return ToolAnswer("error: there is no table for this question", "failed")
-    stripped = key.strip()
-    entry = table.get(stripped)
+    stripped_key = key.strip()
+    entry = table.get(stripped_key)
     if entry is None:
         alike = {str(name).strip().casefold(): value for name, value in table.items()}
-        entry = alike.get(stripped.casefold())
+        entry = alike.get(stripped_key.casefold())
     if entry is None:
         return ToolAnswer("error: there is no such key", "failed")
     return ToolAnswer(str(entry), "ok")
@@ -166,15 +166,15 @@ def _answer_program(output: str, code: int) -> ToolAnswer:
 
 def tool_schema(name: ToolName) -> dict[str, Any]:
     """Return the JSON Schema of a tool for chat templates."""
-    parameter, meaning, says = SCHEMAS[name]
+    parameter, parameter_text, description = SCHEMAS[name]
     return {
         "type": "function",
         "function": {
             "name": name,
-            "description": says,
+            "description": description,
             "parameters": {
                 "type": "object",
-                "properties": {parameter: {"type": "string", "description": meaning}},
+                "properties": {parameter: {"type": "string", "description": parameter_text}},
                 "required": [parameter],
             },
         },

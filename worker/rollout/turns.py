@@ -144,16 +144,16 @@ class TurnTaking:
 
     def _take(self, episodes: Sequence[Episode], completions: Sequence[Completion]) -> None:
         """Append the policy's new text up to the end of a call or of the remaining room."""
-        for episode, written in zip(episodes, completions, strict=True):
-            count = min(len(written), episode.room)
-            stopped = written.finish_reason == "stop" and count == len(written)
-            turn_ids = [*episode.ids[episode.turn_start :], *written.ids[:count].tolist()]
+        for episode, completion in zip(episodes, completions, strict=True):
+            count = min(len(completion), episode.room)
+            stopped = completion.finish_reason == "stop" and count == len(completion)
+            turn_ids = [*episode.ids[episode.turn_start :], *completion.ids[:count].tolist()]
             ends_here = not self.form.ends_turn or stopped
             call = self._call(episode, turn_ids) if ends_here else None
             if call is not None and not self.form.ends_turn:
                 found_at = episode.turn_start + _tokens_until(self._pieces(turn_ids), call.end)
                 count, stopped = max(0, found_at - len(episode.ids)), False
-            episode.write(written, count)
+            episode.write(completion, count)
             episode.call, episode.stopped = call, stopped
             at_end = episode.room <= 0 or (stopped and call is None)
             episode.is_over = at_end and call is None
@@ -166,8 +166,8 @@ class TurnTaking:
 
     def _make_turn(self, episode: Episode, call: FoundCall) -> Turn:
         """Return the unanswered turn of a call, with its position."""
-        pieces = self._pieces(episode.ids[episode.turn_start :])
-        first, end = (episode.turn_start + at for at in _span(pieces, call))
+        token_strings = self._pieces(episode.ids[episode.turn_start :])
+        first, end = (episode.turn_start + index for index in _span(token_strings, call))
         position = len(episode.ids)
         return Turn(call.call.tool or "?", UNANSWERED, 0.0, (first, end), (position, position))
 
@@ -175,26 +175,26 @@ class TurnTaking:
         """Append the complete answer, or append nothing and return False if no tokens would remain to
         continue.
         """
-        encoded = self.encoder.answer(
+        observation = self.encoder.answer(
             answer.text, limit=self.max_observation_tokens, frame=self.form.frame(call.call)
         )
-        if len(encoded.ids) >= episode.room:
+        if len(observation.ids) >= episode.room:
             return False
         position = len(episode.ids)
-        episode.observe(encoded.ids)
+        episode.observe(observation.ids)
         span = (position, len(episode.ids))
         episode.turns.append(
-            Turn(turn.tool, answer.outcome, answer.seconds, turn.call, span, is_cut=encoded.is_cut)
+            Turn(turn.tool, answer.outcome, answer.seconds, turn.call, span, is_cut=observation.is_cut)
         )
         return True
 
     def _completion(self, episode: Episode, result: EpisodeResult | None = None) -> Completion:
-        pieces = self._pieces(episode.ids)
+        token_strings = self._pieces(episode.ids)
         is_plain = all(episode.generated)
         return Completion(
             ids=np.array(episode.ids, np.int64),
-            text="".join(pieces[:-1] if episode.stopped else pieces),
-            token_strings=pieces,
+            text="".join(token_strings[:-1] if episode.stopped else token_strings),
+            token_strings=token_strings,
             finish_reason="stop" if episode.stopped else "length",
             sampler_logprobs=np.concatenate(episode.logprobs),
             entropies=np.concatenate(episode.entropies),
@@ -230,8 +230,8 @@ def round_generator(seed: int, number: int) -> torch.Generator:
 def _tokens_until(pieces: Sequence[str], end: int) -> int:
     """Return the number of tokens that contain the first `end` characters."""
     total = 0
-    for count, piece in enumerate(pieces, start=1):
-        total += len(piece)
+    for count, token_string in enumerate(pieces, start=1):
+        total += len(token_string)
         if total >= end:
             return count
     return len(pieces)

@@ -57,7 +57,7 @@ def command(
 def _room_for(policy: Policy) -> int:
     """Return vLLM's smallest rank that fits the adapter, else the adapter's rank, which vLLM refuses."""
     rank = policy.model.peft_config[ADAPTER].r
-    return next((offered for offered in ADAPTER_RANKS if offered >= rank), rank)
+    return next((offered_rank for offered_rank in ADAPTER_RANKS if offered_rank >= rank), rank)
 
 
 def _environment(inherited: Mapping[str, str], *, directory: Path, key: str) -> dict[str, str]:

@@ -90,12 +90,14 @@ class VllmProcess:
         self._command = command
         self._lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
         self.is_apart = not bubblewrap.isolation_unavailable_reason()
-        guarded = [sys.executable, "-I", "-c", GUARD, str(os.getpid())] if sys.platform == "linux" else []
+        guard_command = (
+            [sys.executable, "-I", "-c", GUARD, str(os.getpid())] if sys.platform == "linux" else []
+        )
         argv = list(command.argv)
         command.socket.unlink(missing_ok=True)
         try:
             self._process = subprocess.Popen(
-                bubblewrap.isolated_command(argv) if self.is_apart else [*guarded, *argv],
+                bubblewrap.isolated_command(argv) if self.is_apart else [*guard_command, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -146,12 +148,14 @@ class VllmProcess:
         if not self.is_running():
             raise EngineFailed(f"vLLM did not start: {self.last_words()}")
         if time.monotonic() > deadline:
-            late = f"vLLM did not start within {seconds:g} s (sampling.engine.start_seconds)"
-            raise EngineFailed(f"{late}: {self.last_words()}")
+            message = f"vLLM did not start within {seconds:g} s (sampling.engine.start_seconds)"
+            raise EngineFailed(f"{message}: {self.last_words()}")
 
     def _is_well(self, client: httpx2.Client) -> bool:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
-            probe.connect(str(self._command.socket))  # httpx2 would leave open a socket that cannot connect
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as unix_socket:
+            unix_socket.connect(
+                str(self._command.socket)
+            )  # httpx2 would leave open a socket that cannot connect
             with (
                 contextlib.suppress(httpx2.HTTPError),
                 client.stream("GET", "http://vllm/health") as response,
@@ -165,26 +169,26 @@ class VllmProcess:
             self._reader.join(END_SECONDS)  # the output is read to its end
         lines = list(self._lines)
         errors = [match[1] for line in lines if (match := FAILURE_PATTERN.search(line))]
-        reported = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
-        reason = " ... ".join(reported)[:MAX_REASON_CHARACTERS] or "it said nothing"
+        reported_errors = list(dict.fromkeys([*errors[:1], *errors[-1:]])) or lines[-1:]
+        reason = " ... ".join(reported_errors)[:MAX_REASON_CHARACTERS] or "it said nothing"
         is_memory = any(saying in line for saying in VLLM_MEMORY_MESSAGES for line in lines)
         hint = "; another sampling.engine.memory_share may fit" if is_memory else ""
         code = self._process.poll()
-        ended = "" if code is None else f" ({_exit_text(code)})"
-        return f"{reason}{ended}{hint}"
+        exit_note = "" if code is None else f" ({_exit_text(code)})"
+        return f"{reason}{exit_note}{hint}"
 
     def kill(self) -> None:
         """End the process and all processes that it has started."""
-        started: list[psutil.Process] = []
+        children: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error):
-            started = psutil.Process(self.pid).children(recursive=True)
+            children = psutil.Process(self.pid).children(recursive=True)
         if not self.is_apart and self.is_running():
             self._process.terminate()  # it ends its engine's process
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
         self._process.kill()
         self._process.wait()
-        for process in started:
+        for process in children:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self._reader.join(END_SECONDS)

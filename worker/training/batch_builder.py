@@ -94,22 +94,22 @@ class BatchBuilder:
             batch = self._add_old_policy(batch, old_policy or self.policy, tokens)
         if self.reference is None:
             return batch
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         with visiting(self.reference.model, tokens.ids.device):
             batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
         if tokens.ids.is_cuda:
             # Without this, only the launch is timed. Other streams may be recording a graph, so do not
             # synchronize the whole device.
             torch.cuda.current_stream(tokens.ids.device).synchronize()
-        update_stats.reference_seconds += time.perf_counter() - started
+        update_stats.reference_seconds += time.perf_counter() - started_at
         return batch
 
     def _mask(self, tokens: TokenBatch, completions: Sequence[Completion]) -> Tensor:
         """Return the mask (B, T) of the tokens that the loss may use."""
         if not isinstance(self.config.length.truncated, MaskTruncated):
             return tokens.mask
-        ended = torch.tensor([not completion.is_truncated for completion in completions])
-        return tokens.mask & ended.to(tokens.mask.device).unsqueeze(1)
+        is_complete = torch.tensor([not completion.is_truncated for completion in completions])
+        return tokens.mask & is_complete.to(tokens.mask.device).unsqueeze(1)
 
     def _needs_old(self, old_policy: Policy | None) -> bool:
         """Return whether the old log-probabilities differ from those of the first update, or are needed
@@ -127,18 +127,18 @@ class BatchBuilder:
         """Add the log-probabilities and routing under the policy at the start of the step to the batch."""
 
         def measure_microbatch(microbatch: TokenBatch) -> Sequence[Tensor]:
-            scored, router_logprobs, router_experts = routed_logprobs(
+            token_scores, router_logprobs, router_experts = routed_logprobs(
                 policy.model, microbatch, temperature=self.temperature
             )
             if router_logprobs is None or router_experts is None:
-                return [scored.logprobs]
-            replayed = replayed_experts(microbatch)
-            experts = router_experts if replayed is None else replayed
-            return [scored.logprobs, experts, router_logprobs.gather(-1, experts)]
+                return [token_scores.logprobs]
+            replayed_choices = replayed_experts(microbatch)
+            experts = router_experts if replayed_choices is None else replayed_choices
+            return [token_scores.logprobs, experts, router_logprobs.gather(-1, experts)]
 
-        old, *router_tensors = self.microbatches.measured(tokens, measure_microbatch)
+        old_logprobs, *router_tensors = self.microbatches.measured(tokens, measure_microbatch)
         experts, logprobs = router_tensors or (None, None)
-        return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
+        return replace(batch, old_logprobs=old_logprobs, old_experts=experts, old_router_logprobs=logprobs)
 
     def energies(self, tokens: TokenBatch, old_policy: Policy | None) -> Tensor:
         """Return the squared norm of each token's score, (B, T), under the policy at the start of the

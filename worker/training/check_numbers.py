@@ -38,9 +38,9 @@ def report_numbers(groups: Sequence[Group], *, group_size: int) -> dict[str, Any
     counts = [
         (len(grades), sum(value >= 1 for value in grades)) for grades in map(_known_grades, groups) if grades
     ]
-    rates = [right / n for n, right in counts]
+    rates = [correct / n for n, correct in counts]
     rewards = [pair for group in groups for pair in zip(group.rewards, group.correctness, strict=True)]
-    cut = [completion.is_truncated for group in groups for completion in group.completions]
+    truncations = [completion.is_truncated for group in groups for completion in group.completions]
     sizes = sorted({*GROUP_SIZES, group_size})
     return {
         "prompts": len(groups),
@@ -49,11 +49,13 @@ def report_numbers(groups: Sequence[Group], *, group_size: int) -> dict[str, Any
         "pass_rate_error": standard_error(rates) if rates else None,
         "never_solved": finite_mean(float(rate == 0) for rate in rates),
         "always_solved": finite_mean(float(rate == 1) for rate in rates),
-        "truncated": finite_mean(map(float, cut)) or 0.0,
+        "truncated": finite_mean(map(float, truncations)) or 0.0,
         "group_size": group_size,
         "signal": [chance for size in sizes if (chance := signal_chance(counts, size))],
         "reward": finite_mean(reward for reward, _ in rewards),
-        "reward_right": finite_mean(reward for reward, right in rewards if right is not None and right >= 1),
+        "reward_right": finite_mean(
+            reward for reward, correct in rewards if correct is not None and correct >= 1
+        ),
     }
 
 
@@ -66,25 +68,28 @@ def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance 
     is of 1 - (1-p)^k. Prompts with fewer than G completions are left out. Returns None if all prompts have
     fewer, or if a group is a single completion.
     """
-    large_enough = [(n, right) for n, right in counts if n >= size]
+    large_enough = [(n, correct_count) for n, correct_count in counts if n >= size]
     if not large_enough or size < 2:
         return None
-    useful = [pass_at_k(n, right, k=size) + pass_at_k(n, n - right, k=size) - 1 for n, right in large_enough]
+    chances = [
+        pass_at_k(n, correct_count, k=size) + pass_at_k(n, n - correct_count, k=size) - 1
+        for n, correct_count in large_enough
+    ]
     silent_below = 1 - 2 ** (-1 / size)
     return SignalChance(
         group_size=size,
-        useful=float(np.mean(useful)),
-        error=standard_error(useful),
+        useful=float(np.mean(chances)),
+        error=standard_error(chances),
         silent_below=silent_below,
-        silent=float(np.mean([right / n < silent_below for n, right in large_enough])),
+        silent=float(np.mean([correct_count / n < silent_below for n, correct_count in large_enough])),
     )
 
 
 def finite_mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the known values; None if there are none, or if the mean is not finite."""
-    present = [value for value in values if value is not None]
+    known_values = [value for value in values if value is not None]
     with np.errstate(over="ignore", invalid="ignore"):
-        average = float(np.mean(present)) if present else math.nan
+        average = float(np.mean(known_values)) if known_values else math.nan
     return average if math.isfinite(average) else None
 
 
@@ -129,9 +134,10 @@ def _reference_findings(report: CheckReport) -> Iterator[CheckFinding]:
         text = f"The reference answers earn {references.reward:.3g}, less than {average}."
         yield CheckFinding(level="warn", text=text)
     if references.missing:
-        of = references.missing + references.checked
+        prompt_count = references.missing + references.checked
         yield CheckFinding(
-            level="warn", text=f"{references.missing} of {of} prompts have no reference answer to check."
+            level="warn",
+            text=f"{references.missing} of {prompt_count} prompts have no reference answer to check.",
         )
 
 
@@ -149,8 +155,8 @@ def _probe_finding(report: CheckReport, probe: RewardProbe) -> CheckFinding | No
         return None
     earns = f"{probe.title} earns {probe.reward:.3g}"
     if report.reward_right is not None and probe.reward > report.reward_right - REWARD_TOLERANCE:
-        right = f"no less than a right answer ({report.reward_right:.3g})"
-        return CheckFinding(level="bad", text=f"{earns}, {right}: the reward can be had for nothing.")
+        comparison = f"no less than a right answer ({report.reward_right:.3g})"
+        return CheckFinding(level="bad", text=f"{earns}, {comparison}: the reward can be had for nothing.")
     if probe.reward > report.reward + REWARD_TOLERANCE:
         text = (
             f"{earns}, more than an average attempt ({report.reward:.3g}): the policy may learn that first."
@@ -177,9 +183,9 @@ def _signal_findings(report: CheckReport) -> Iterator[CheckFinding]:
         rare = f"{at_run_size.silent:.0%} have a pass rate below {at_run_size.silent_below:.1%}"
         advice = f"the problems are hard (pass rate {report.pass_rate:.0%}; {rare}); take easier ones"
     larger = [chance for chance in report.signal if chance.group_size > at_run_size.group_size]
-    better = next((chance for chance in larger if chance.useful >= GOOD_SIGNAL_FROM), None)
-    if better is not None:
-        advice += f", or groups of {better.group_size} ({better.useful:.0%})"
+    useful_size = next((chance for chance in larger if chance.useful >= GOOD_SIGNAL_FROM), None)
+    if useful_size is not None:
+        advice += f", or groups of {useful_size.group_size} ({useful_size.useful:.0%})"
     yield CheckFinding(level=level, text=f"Only {share}: {advice}.")
 
 
@@ -212,21 +218,21 @@ def _form_findings(report: CheckReport) -> Iterator[CheckFinding]:
 
 def _row_findings(report: CheckReport) -> Iterator[CheckFinding]:
     for source_report in report.rows:
-        of = f"of {source_report.rows:,} training rows of {source_report.source}"
+        scope = f"of {source_report.rows:,} training rows of {source_report.source}"
         if source_report.contaminated:
             yield _droppable_rows_finding(
                 source_report,
                 "contamination",
-                f"{source_report.contaminated:,} {of} overlap with held-out questions",
+                f"{source_report.contaminated:,} {scope} overlap with held-out questions",
             )
         if source_report.duplicates:
             yield _droppable_rows_finding(
-                source_report, "duplicates", f"{source_report.duplicates:,} {of} repeat a question"
+                source_report, "duplicates", f"{source_report.duplicates:,} {scope} repeat a question"
             )
         if source_report.near > (0 if "duplicates" in source_report.dropped else source_report.duplicates):
-            like = "are near duplicates of another row or a held-out question"
+            similarity = "are near duplicates of another row or a held-out question"
             yield _droppable_rows_finding(
-                source_report, "near_duplicates", f"{source_report.near:,} {of} {like}"
+                source_report, "near_duplicates", f"{source_report.near:,} {scope} {similarity}"
             )
 
 

@@ -80,18 +80,18 @@ class KlControl:
         Nothing changes if there was no measurement, or if the mean is not finite.
         """
         measurements, self.seen = self.seen, MeasuredValues()
-        measured = measurements.mean(per_completion=self.is_sum)
-        if isinstance(self.knob, knobs.NoKl) or measured is None:
+        measured_kl = measurements.mean(per_completion=self.is_sum)
+        if isinstance(self.knob, knobs.NoKl) or measured_kl is None:
             return
         match self.knob.controller:
             case knobs.FixedCoefficient():
                 pass
             case knobs.DualController(target=target):
-                self.factor = kl.dual_descent(self.factor, measured, target=target)
+                self.factor = kl.dual_descent(self.factor, measured_kl, target=target)
             case knobs.HorizonController(target=target, horizon=horizon):
                 self.factor = kl.horizon_control(
                     self.factor,
-                    measured,
+                    measured_kl,
                     target=target,
                     completions=measurements.completions,
                     horizon=horizon,
@@ -133,8 +133,10 @@ class EntropyControl:
         if not isinstance(self.knob, knobs.AdaptiveEntropy):
             return None
         mean = MeasuredValues().add(entropy, mask).mean()
-        used = 0.0 if mean is None else entropies.used_coefficient(self.coef, mean, target=self.knob.target)
-        return torch.full((len(mask),), used, dtype=torch.float64)
+        used_coef = (
+            0.0 if mean is None else entropies.used_coefficient(self.coef, mean, target=self.knob.target)
+        )
+        return torch.full((len(mask),), used_coef, dtype=torch.float64)
 
     def observe(self, entropy: Tensor, mask: Tensor) -> None:
         """Record the entropies (B, T) of completions that update the policy."""

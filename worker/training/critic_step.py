@@ -76,8 +76,8 @@ class CriticStep:
         knob = self.knob.with_(lambda_critic=1.0) if self.is_pretraining(step) else self.knob
         estimate = estimate_token_advantages(token_rewards, values.cpu().double(), mask, knob)
         metrics = _spread(estimate.advantages[mask]) | _lambda_mean(mask, knob)
-        if (explained := explained_variance(values.cpu().double(), estimate.returns, mask)) is not None:
-            metrics["critic/explained_variance"] = explained
+        if (explained_share := explained_variance(values.cpu().double(), estimate.returns, mask)) is not None:
+            metrics["critic/explained_variance"] = explained_share
         device = tokens.mask.device
         advantages, returns = (tensor.float().to(device) for tensor in estimate)
         return CriticEstimate(advantages, ValueBatch(tokens, mask.to(device), values, returns), metrics)

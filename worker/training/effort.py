@@ -42,15 +42,17 @@ def effort_auc(
     """
     answer_tokens = min(max_new_tokens, MAX_ANSWER_TOKENS)
     thoughts = [
-        (group.prompt, parts)
+        (group.prompt, split_text)
         for group in groups
-        if (parts := split_thinking(group.completions[0].text)) is not None
+        if (split_text := split_thinking(group.completions[0].text)) is not None
     ]
     rates = []
     for share in THINKING_SHARES:
-        cuts = _cut_thoughts(policy, thoughts, share)
-        fitting = [cut for cut in cuts if _fits(policy, cut, answer_tokens)]
-        rate = _pass_rate(policy, fitting, scorer, answer_tokens=answer_tokens)
+        cut_thoughts = _cut_thoughts(policy, thoughts, share)
+        fitting_thoughts = [
+            cut_thought for cut_thought in cut_thoughts if _fits(policy, cut_thought, answer_tokens)
+        ]
+        rate = _pass_rate(policy, fitting_thoughts, scorer, answer_tokens=answer_tokens)
         if rate is None:
             return None
         rates.append(rate)
@@ -72,7 +74,7 @@ def split_thinking(text: str) -> tuple[str, str] | None:
 
 def area_under_curve(rates: Sequence[float]) -> float:
     """Return the area under equidistant values over 0..1, by the trapezoidal rule."""
-    return fmean((left + right) / 2 for left, right in pairwise(rates))
+    return fmean((first + second) / 2 for first, second in pairwise(rates))
 
 
 def _cut_thoughts(
@@ -80,10 +82,11 @@ def _cut_thoughts(
 ) -> list[CutThought]:
     """Return every thought, cut after this share of its characters."""
     texts = [
-        before + thinking[: round(share * len(thinking))] + CLOSE_TAG for _, (before, thinking) in thoughts
+        text_before + thinking[: round(share * len(thinking))] + CLOSE_TAG
+        for _, (text_before, thinking) in thoughts
     ]
-    encoded = policy.form.encode_all(texts, add_special_tokens=False)
-    return [CutThought(prompt, ids) for (prompt, _), ids in zip(thoughts, encoded, strict=True)]
+    token_ids = policy.form.encode_all(texts, add_special_tokens=False)
+    return [CutThought(prompt, ids) for (prompt, _), ids in zip(thoughts, token_ids, strict=True)]
 
 
 def _fits(policy: Policy, cut: CutThought, answer_tokens: int) -> bool:
@@ -97,11 +100,11 @@ def _fits(policy: Policy, cut: CutThought, answer_tokens: int) -> bool:
 def _pass_rate(
     policy: Policy, cuts: Sequence[CutThought], scorer: Scorer, *, answer_tokens: int
 ) -> float | None:
-    prompts = [cut.prompt for cut in cuts]
+    prompts = [cut_thought.prompt for cut_thought in cuts]
     decoding = Decoding(answer_tokens, temperature=0.0)
-    forced = Sampler(policy).sample(
-        prompts, 1, decoding, torch.Generator(), beginnings=[cut.ids for cut in cuts]
+    forced_answers = Sampler(policy).sample(
+        prompts, 1, decoding, torch.Generator(), beginnings=[cut_thought.ids for cut_thought in cuts]
     )
-    correctness = scorer.correctness(prompts, [answer.text for [answer] in forced])
+    correctness = scorer.correctness(prompts, [answer.text for [answer] in forced_answers])
     grades = [value for value in correctness if value is not None]
     return fmean(grades) if grades else None

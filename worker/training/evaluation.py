@@ -91,19 +91,19 @@ class Evaluator:
 
     def evaluate(self, step: int) -> Evaluation:
         """Run every evaluation that is due after a step."""
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         self._show()
         metrics: Metrics = {}
         groups: tuple[GroupRecord, ...] = ()
         if self._is_held_out_due(step):
             metrics, groups = self._held_out(step)
         accuracy = metrics.get("eval/accuracy")
-        for loaded in self._due_suites(step):
-            suite_metrics_by_name, records = self._suite(loaded, step)
+        for loaded_suite in self._due_suites(step):
+            suite_metrics_by_name, records = self._suite(loaded_suite, step)
             metrics, groups = metrics | suite_metrics_by_name, groups + records
         best_by = self.config.checkpointing.best_by
         score = metrics.get(suite_metric(best_by, "accuracy")) if best_by else accuracy
-        metrics["time/eval_seconds"] = time.perf_counter() - started
+        metrics["time/eval_seconds"] = time.perf_counter() - started_at
         return Evaluation(metrics, groups, accuracy, score)
 
     def _show(self) -> None:
@@ -111,15 +111,22 @@ class Evaluator:
         if self.episodes is None or self._is_shown:
             return
         self.held_out = self.episodes.shown(self.held_out)
-        self.suites = [replace(loaded, prompts=self.episodes.shown(loaded.prompts)) for loaded in self.suites]
+        self.suites = [
+            replace(loaded_suite, prompts=self.episodes.shown(loaded_suite.prompts))
+            for loaded_suite in self.suites
+        ]
         self._is_shown = True
 
     def _is_held_out_due(self, step: int) -> bool:
-        every = self.config.evaluation.every
-        return every > 0 and (step % every == 0 or step == self.config.steps)
+        interval = self.config.evaluation.every
+        return interval > 0 and (step % interval == 0 or step == self.config.steps)
 
     def _due_suites(self, step: int) -> list[LoadedSuite]:
-        return [loaded for loaded in self.suites if loaded.suite.is_due(step, last_step=self.config.steps)]
+        return [
+            loaded_suite
+            for loaded_suite in self.suites
+            if loaded_suite.suite.is_due(step, last_step=self.config.steps)
+        ]
 
     def _held_out(self, step: int) -> tuple[Metrics, tuple[GroupRecord, ...]]:
         evaluation, sampling = self.config.evaluation, self.config.sampling
@@ -157,13 +164,13 @@ class Evaluator:
 
     def _graded(self, groups: Sequence[Group]) -> list[GradedPrompt]:
         """Return the grades of the prompts whose answer is known."""
-        graded = []
+        graded_prompts = []
         for group in groups:
             correct = [value >= 1 for value in group.correctness if value is not None]
             if correct and len(correct) == len(group.completions):
                 texts = [completion.text for completion in group.completions]
-                graded.append(GradedPrompt(correct, self.suite_scorer.votes(group.prompt, texts)))
-        return graded
+                graded_prompts.append(GradedPrompt(correct, self.suite_scorer.votes(group.prompt, texts)))
+        return graded_prompts
 
     def _show_life(self) -> bool:
         self._alive()

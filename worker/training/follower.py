@@ -92,14 +92,14 @@ class Follower:
 
     def obey(self, order: dict[str, Any]) -> None:
         """Execute one order together with rank 0."""
-        work: dict[str, Callable[..., None]] = {
+        handlers: dict[str, Callable[..., None]] = {
             "sample": self.sample,
             "learn": self.learn,
             "end_step": self.end_step,
             "restore": self.restore,
             "gather": self.gather,
         }
-        work[order.pop("what")](**order)
+        handlers[order.pop("what")](**order)
 
     def sample(self, task: Task) -> None:
         """Sample this rank's part of the completions."""

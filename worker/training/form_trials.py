@@ -44,11 +44,11 @@ def form_trials(
 
 
 def _forms(policy: Policy, config: PolicyConfig) -> Iterator[Form]:
-    current = {
+    current_settings = {
         name: getattr(config, name) for name in ("chat_template", "system_prompt", "chat_template_kwargs")
     }
-    seen_changes = [current]
-    yield Form("own", "As in the form", current)
+    seen_changes = [current_settings]
+    yield Form("own", "As in the form", current_settings)
     for form in _known_forms(str(policy.form.tokenizer.chat_template or "")):
         if form.changes not in seen_changes:
             seen_changes.append(form.changes)
@@ -56,11 +56,11 @@ def _forms(policy: Policy, config: PolicyConfig) -> Iterator[Form]:
 
 
 def _known_forms(template: str) -> Iterator[Form]:
-    plain: dict[str, Any] = {"chat_template": False, "system_prompt": "", "chat_template_kwargs": {}}
-    yield Form("plain", "Plain text", plain)
+    plain_settings: dict[str, Any] = {"chat_template": False, "system_prompt": "", "chat_template_kwargs": {}}
+    yield Form("plain", "Plain text", plain_settings)
     if not template:
         return
-    chat_changes = plain | {"chat_template": True}
+    chat_changes = plain_settings | {"chat_template": True}
     yield Form("chat", "Chat template", chat_changes)
     yield Form("chat_boxed", "Chat, asked for a box", chat_changes | {"system_prompt": BOX_INSTRUCTION})
     if THINKING_VARIABLE in template:

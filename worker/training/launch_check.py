@@ -107,9 +107,9 @@ class LaunchCheck:
                 opens_think=self.scorer.opens_think,
                 has_tools=self.episodes is not None,
             )
-            judged = self.scorer.take_metrics()
-            self.recorder.pay(judged.get("judge/cost", 0.0))
-            metrics = self._metrics(collected, report) | judged
+            judge_metrics = self.scorer.take_metrics()
+            self.recorder.pay(judge_metrics.get("judge/cost", 0.0))
+            metrics = self._metrics(collected, report) | judge_metrics
             rollouts = step_records(collected, UpdateStats(), self.scorer)
             self.recorder.record_step(StepRecord(0, metrics, rollouts))
             self.recorder.store_check(report)
@@ -177,15 +177,15 @@ class LaunchCheck:
 
     def _references(self, prompts: Sequence[Prompt]) -> ReferenceCheck:
         """Grade the reference answers in the form that the reward requires."""
-        answered = [prompt for prompt in prompts if prompt.answer.strip()]
-        groups = self._reward_texts(answered, lambda prompt: self._in_form(box_answer(prompt.answer)))
-        wrong = [
+        answered_prompts = [prompt for prompt in prompts if prompt.answer.strip()]
+        groups = self._reward_texts(answered_prompts, lambda prompt: self._in_form(box_answer(prompt.answer)))
+        wrong_prompts = [
             group.prompt for group in groups if group.correctness[0] is not None and group.correctness[0] < 1
         ]
         return ReferenceCheck(
-            checked=len(answered),
-            missing=len(prompts) - len(answered),
-            wrong=len(wrong),
+            checked=len(answered_prompts),
+            missing=len(prompts) - len(answered_prompts),
+            wrong=len(wrong_prompts),
             examples=[
                 WrongReference(
                     id=shorten(prompt.id),
@@ -193,7 +193,7 @@ class LaunchCheck:
                     prompt=shorten(prompt.text),
                     answer=shorten(prompt.answer),
                 )
-                for prompt in wrong[:MAX_EXAMPLES]
+                for prompt in wrong_prompts[:MAX_EXAMPLES]
             ],
             reward=finite_mean(group.rewards[0] for group in groups),
         )
@@ -237,12 +237,12 @@ class LaunchCheck:
 
     def _metrics(self, collected: CollectedGroups, report: CheckReport) -> Metrics:
         useful_chances = [chance.useful for chance in report.signal if chance.group_size == report.group_size]
-        useful = {"groups/expected_useful": useful_chances[0]} if useful_chances else {}
-        step = group_metrics(collected)
-        sampled = {name: value for name, value in step.items() if name.startswith(METRIC_PREFIXES)}
+        useful_metrics = {"groups/expected_useful": useful_chances[0]} if useful_chances else {}
+        metrics = group_metrics(collected)
+        sampled_metrics = {name: value for name, value in metrics.items() if name.startswith(METRIC_PREFIXES)}
         return (
-            sampled
-            | useful
+            sampled_metrics
+            | useful_metrics
             | {
                 "tokens/total": collected.tokens,
                 "time/wall_seconds": time.perf_counter() - self.started,
@@ -272,20 +272,20 @@ def rows_report(selection: Selection) -> RowsReport:
         out_of_range=selection.out_of_range,
         examples=[shorten(example) for example in selection.examples],
         near=selection.near + selection.near_held_out,
-        twins=[shorten(twin) for twin in selection.twins],
+        twins=[shorten(pair) for pair in selection.twins],
         dropped=selection.dropped,
     )
 
 
 def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:
     """Return the first `count` different training prompts of a run, or fewer if the problems repeat."""
-    by_task: dict[str, Prompt] = {}
+    prompt_by_task: dict[str, Prompt] = {}
     for cursor in range(2 * count):
         [prompt] = mixture.prompts(cursor, 1)
-        by_task.setdefault(prompt.task, prompt)
-        if len(by_task) == count:
+        prompt_by_task.setdefault(prompt.task, prompt)
+        if len(prompt_by_task) == count:
             break
-    return list(by_task.values())
+    return list(prompt_by_task.values())
 
 
 def text_completion(policy: Policy, text: str) -> Completion:
@@ -302,5 +302,5 @@ def box_answer(answer: str) -> str:
 
 def ten_answers(right: str, candidates: Sequence[str]) -> list[str]:
     """Return the right answer and nine wrong ones: answers of other prompts if they differ, else numbers."""
-    wrong = dict.fromkeys([*candidates, *map(str, range(10))])
-    return [right, *(answer for answer in wrong if answer != right)][:10]
+    other_answers = dict.fromkeys([*candidates, *map(str, range(10))])
+    return [right, *(answer for answer in other_answers if answer != right)][:10]

@@ -84,8 +84,8 @@ class Baseline:
     def move(self, advantage: knobs.Advantage) -> None:
         """Update the average with the rewards of the whole step."""
         if isinstance(advantage, knobs.MovingAverage) and self.seen:
-            rewards, scored = (torch.cat(parts) for parts in zip(*self.seen, strict=True))
-            self.average = moving_average(self.average, rewards, scored, decay=advantage.decay)
+            rewards, has_reward = (torch.cat(tensors) for tensors in zip(*self.seen, strict=True))
+            self.average = moving_average(self.average, rewards, has_reward, decay=advantage.decay)
         self.seen.clear()
 
     def values(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Learner:
         groups = collected.training
         if not groups:
             return
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         tokens = self.old_policy.tokens(groups)
         batch, estimate = self._open(tokens, groups, update_stats, old_policy=old_policy)
         per_token: dict[str, Tensor] = {}
@@ -176,7 +176,7 @@ class Learner:
         per_token.pop("policy_gradient", None)
         update_stats.advantages += completion_advantages(batch).view(len(groups), -1).tolist()
         update_stats.arrays += split_by_completion(per_token, lengths, len(groups))
-        update_stats.seconds += time.perf_counter() - started
+        update_stats.seconds += time.perf_counter() - started_at
 
     def end_step(self) -> None:
         """Update the state that depends on the whole step; call it once, after the step's last epoch."""
@@ -194,21 +194,21 @@ class Learner:
         update_stats: UpdateStats,
     ) -> PolicyBatch:
         """Run the policy's updates and return the batch with the applied advantages."""
-        applied, shares = batch.advantages.clone(), self._loss_shares(collected)
+        applied_advantages, shares = batch.advantages.clone(), self._loss_shares(collected)
         groups = len(collected.trained)
         epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
         for _ in range(epochs):
             for rows in self._minibatches(groups, generator):
                 device_rows = rows.to(batch.mask.device)
                 minibatch = whiten(batch.rows(device_rows), self.config.objective.advantage, over="minibatch")
-                applied[device_rows] = minibatch.advantages
+                applied_advantages[device_rows] = minibatch.advantages
                 minibatch = choose_covariant_tokens(minibatch, self.config.objective.surrogate, generator)
                 for update in split_updates(minibatch, self.config.objective.token_weight):
                     norm = self._update(tokens, update, rows, per_token, update_stats, shares)
                     update_stats.norms.append(norm)
         if "kl" in per_token:
             self.kl.observe(per_token["kl"], batch.mask.cpu())
-        return replace(batch, advantages=applied)
+        return replace(batch, advantages=applied_advantages)
 
     def _lift(
         self, tokens: TokenBatch, batch: PolicyBatch, groups: Sequence[Group], per_token: dict[str, Tensor]
@@ -219,19 +219,19 @@ class Learner:
         The completions come from the first group that has both kinds, at most one of each kind per 64
         completions of the batch, because they need a forward pass.
         """
-        right, wrong = lift_rows(groups)
-        rows = torch.tensor(right + wrong, dtype=torch.long)
+        correct_rows, incorrect_rows = lift_rows(groups)
+        rows = torch.tensor(correct_rows + incorrect_rows, dtype=torch.long)
         if not len(rows) or "policy_logprob" not in per_token:
             return MetricSums()
         old_logprobs = per_token["policy_logprob"] if batch.old_logprobs is None else batch.old_logprobs.cpu()
-        chosen = tokens.rows(rows)
-        after = self.old_policy.logprobs(chosen).cpu()
-        mask = chosen.mask.cpu()
-        changes = (after - old_logprobs[rows, : mask.shape[1]]).masked_fill(~mask, 0)
-        kinds = {"right": slice(len(right)), "wrong": slice(len(right), None)}
+        lift_tokens = tokens.rows(rows)
+        new_logprobs = self.old_policy.logprobs(lift_tokens).cpu()
+        mask = lift_tokens.mask.cpu()
+        logprob_changes = (new_logprobs - old_logprobs[rows, : mask.shape[1]]).masked_fill(~mask, 0)
+        kinds = {"right": slice(len(correct_rows)), "wrong": slice(len(correct_rows), None)}
         return MetricSums(
             {
-                f"policy/lift_{kind}": Mean(changes[span].sum(), mask[span].sum())
+                f"policy/lift_{kind}": Mean(logprob_changes[span].sum(), mask[span].sum())
                 for kind, span in kinds.items()
             }
         )
@@ -261,14 +261,14 @@ class Learner:
     ) -> None:
         if self.critic_step is None:
             return
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         fitted = self.critic_step.fit(
             estimate, lambda: self._minibatches(groups, generator), step=update_stats.step
         )
         update_stats.sums += fitted.sums
         update_stats.critic_norms += fitted.norms
         update_stats.estimate = estimate.metrics
-        update_stats.critic_seconds += time.perf_counter() - started
+        update_stats.critic_seconds += time.perf_counter() - started_at
 
     def _open(
         self,
@@ -282,16 +282,16 @@ class Learner:
         batch = self._set_coefficients(
             self.old_policy.batch(tokens, groups, update_stats, old_policy=old_policy), tokens, groups
         )
-        rewards, scored = reward_tensors([group.rewards for group in groups])
-        batch = replace(batch, scored=scored.flatten().to(batch.mask.device))
+        rewards, has_reward = reward_tensors([group.rewards for group in groups])
+        batch = replace(batch, scored=has_reward.flatten().to(batch.mask.device))
         penalty = kl_reward_penalty(batch, self.config.objective)
         if self.critic_step is not None:
             estimate = self.critic_step.judge(tokens, batch, rewards, penalty, step=update_stats.step)
             return replace(batch, advantages=estimate.advantages), estimate
         rewards -= penalty.sum(dim=1).cpu().double().view(rewards.shape)
         if isinstance(self.config.objective.advantage, knobs.OptimalTokenBaseline):
-            return self._against_tokens(tokens, batch, rewards, scored, old_policy), None
-        return self._compare_completions(groups, batch, rewards, scored), None
+            return self._against_tokens(tokens, batch, rewards, has_reward, old_policy), None
+        return self._compare_completions(groups, batch, rewards, has_reward), None
 
     def _set_coefficients(
         self, batch: PolicyBatch, tokens: TokenBatch, groups: Sequence[Group]
@@ -363,8 +363,8 @@ class Learner:
         batch_count = min(self.config.updates.minibatches, groups)
         order = torch.randperm(groups, generator=generator) if batch_count > 1 else torch.arange(groups)
         size = self.config.sampling.group_size
-        for chosen in order.tensor_split(batch_count):
-            yield (chosen.unsqueeze(1) * size + torch.arange(size)).flatten()
+        for group_indices in order.tensor_split(batch_count):
+            yield (group_indices.unsqueeze(1) * size + torch.arange(size)).flatten()
 
     def _update(
         self,
@@ -379,41 +379,43 @@ class Learner:
 
         Return the gradient norm. If it is not finite, the step was skipped.
         """
-        chosen = OptimizerBatch(tokens, rows, batch, self._denominators(batch, shares))
-        before = update_stats.sums
-        added: dict[str, Tensor] = {}
+        optimizer_batch = OptimizerBatch(tokens, rows, batch, self._denominators(batch, shares))
+        sums_before = update_stats.sums
+        added_values: dict[str, Tensor] = {}
         learning = learning_rows(batch, self.config.objective)
-        own_rows = self.ranks.own(tokens.rows(rows), learning)
-        seen = self.ranks.begin(step_seen := RecordedValues(per_token, added, update_stats))
+        rank_rows = self.ranks.own(tokens.rows(rows), learning)
+        recorded_values = self.ranks.begin(
+            step_values := RecordedValues(per_token, added_values, update_stats)
+        )
 
         def undo() -> None:
             self.optimizer.forget_gradients()
-            update_stats.sums = before
-            added.clear()
+            update_stats.sums = sums_before
+            added_values.clear()
 
         def passes(parts: Sequence[Tensor]) -> float:
             if self.config.updates.rule == "natural_gradient":
-                return self._natural_update(chosen, parts, seen)
-            rank_microbatches = separate_microbatches([own_rows[indices] for indices in parts], learning)
+                return self._natural_update(optimizer_batch, parts, recorded_values)
+            rank_microbatches = separate_microbatches([rank_rows[indices] for indices in parts], learning)
             passes_that_learn = sum(microbatch.learns for microbatch in rank_microbatches)
-            missing = self.ranks.ranks.limit(passes_that_learn) - passes_that_learn
-            for pass_loss in self._passes(chosen, rank_microbatches, seen):
+            missing_passes = self.ranks.ranks.limit(passes_that_learn) - passes_that_learn
+            for pass_loss in self._passes(optimizer_batch, rank_microbatches, recorded_values):
                 if not pass_loss.loss.requires_grad:
                     continue
                 with self.lull():
                     pass_loss.loss.backward()
                 self.optimizer.take_gradients()
-            self.ranks.keep_up(tokens, missing, self.optimizer.take_gradients, self.temperature)
+            self.ranks.keep_up(tokens, missing_passes, self.optimizer.take_gradients, self.temperature)
             return math.nan
 
-        norm = self.microbatches.run(tokens.rows(rows[own_rows]), passes, undo)
-        self.ranks.join(seen, rows[own_rows], step_seen, tokens.mask.shape, batch.mask.device)
+        norm = self.microbatches.run(tokens.rows(rows[rank_rows]), passes, undo)
+        self.ranks.join(recorded_values, rows[rank_rows], step_values, tokens.mask.shape, batch.mask.device)
         if self.config.updates.rule == "adam":
             update = self.optimizer.step(update_stats.step)
             update_stats.lr, norm = update.lr, update.grad_norm
         if not math.isfinite(norm):
-            added.pop("policy_gradient", None)
-        add_tokens(per_token, added, tokens.mask.shape)
+            added_values.pop("policy_gradient", None)
+        add_tokens(per_token, added_values, tokens.mask.shape)
         return norm
 
     def _passes(
@@ -431,11 +433,11 @@ class Learner:
 
     def _natural_update(self, chosen: OptimizerBatch, parts: Sequence[Tensor], seen: RecordedValues) -> float:
         """Take one step inside the trust region. Only the first pass over the tokens is recorded."""
-        record = [seen]
+        pending_record = [seen]
 
         def surrogate() -> Iterator[Tensor]:
-            taker = record.pop() if record else None
-            for pass_loss in self._passes(chosen, [MicroBatch(indices) for indices in parts], taker):
+            pass_record = pending_record.pop() if pending_record else None
+            for pass_loss in self._passes(chosen, [MicroBatch(indices) for indices in parts], pass_record):
                 yield -pass_loss.loss
 
         step = trust_region_step(

@@ -17,10 +17,10 @@ def await_line() -> bytes:
     """
     line = b""
     while not line.endswith(b"\n"):
-        piece = os.read(0, 1)
-        if not piece:
+        byte = os.read(0, 1)
+        if not byte:
             os._exit(EXIT_ORPHANED)
-        line += piece
+        line += byte
     return line
 
 

@@ -98,17 +98,19 @@ class NodeGroup:
 
     def _await(self, ip: str, port: int) -> None:
         deadline = time.monotonic() + self.come_seconds
-        called: Sequence[str] = ()
-        while missing := self._missing():
+        called_workers: Sequence[str] = ()
+        while missing_nodes := self._missing():
             if reason := difference_sentence(self.seats):
                 raise UnlikeRanks(reason)
             workers = [seat.worker_id for seat in self.seats]
-            if workers != called:  # another worker may take a node's seat until all have joined
-                self._publish(Order(self.run_id, self.attempt, ip, port, self._nonce, called := workers))
+            if workers != called_workers:  # another worker may take a node's seat until all have joined
+                self._publish(
+                    Order(self.run_id, self.attempt, ip, port, self._nonce, called_workers := workers)
+                )
             if self.stopping.wait(POLL_SECONDS):
                 raise NodeLost("the worker was asked to end")
             if time.monotonic() > deadline:
-                raise NodeLost(f"{missing} did not join within {self.come_seconds:g} s")
+                raise NodeLost(f"{missing_nodes} did not join within {self.come_seconds:g} s")
 
     def _missing(self) -> str:
         """Return the name of the first node that has not joined yet. Raise UnlikeRanks if a node refuses."""
@@ -136,17 +138,17 @@ class NodeGroup:
 
     def _watch(self) -> None:
         """End the attempt as soon as a node reports that its part has ended, or stops reporting."""
-        seen: dict[int, tuple[float, float]] = {}
+        beat_by_rank: dict[int, tuple[float, float]] = {}
         while not self._is_over.wait(POLL_SECONDS):
             try:
                 with open_read_session(self.sessions) as session:
                     seat_by_rank = {seat.rank: seat for seat in load_seats(session, self.node["group"])}
             except SQLAlchemyError as error:
                 logger.warning("cannot see the other nodes: %s", first_line(error))
-                seen.clear()  # the nodes cannot write to the database either
+                beat_by_rank.clear()  # the nodes cannot write to the database either
                 continue
             for seat in self.seats[1:]:
-                self._judge(seat, seat_by_rank.get(seat.rank), seen)
+                self._judge(seat, seat_by_rank.get(seat.rank), beat_by_rank)
 
     def _judge(self, seat: Seat, now: Seat | None, seen: dict[int, tuple[float, float]]) -> None:
         if now is None or now.worker_id != seat.worker_id:
@@ -158,12 +160,12 @@ class NodeGroup:
         if answer and answer.state == "leaving" and not self.stopping.is_set():
             logger.info("%s was asked to end: the run goes back to the queue", seat.title)
             self.stopping.set()
-        beat, since = seen.get(seat.rank, (-1.0, 0.0))
+        beat, beat_at = seen.get(seat.rank, (-1.0, 0.0))
         if beat != now.seen_at:
             seen[seat.rank] = (now.seen_at, time.monotonic())
             return
         limit = BROKEN_SECONDS if self._is_broken.is_set() else MAX_SILENT_SECONDS
-        if time.monotonic() - since > limit:
+        if time.monotonic() - beat_at > limit:
             self._end(f"{seat.title} was lost", is_own_fault=False)
 
     def _end(self, reason: str, *, is_own_fault: bool, of: tuple[Seat, Answer] | None = None) -> None:

@@ -35,10 +35,10 @@ class OnlineDiagnosis:
     def begin(self, step: int) -> None:
         """Start after a step with the recorded metrics up to it, which a fork inherits."""
         run_id = self._recorder.run_id
-        recorded = self._recorder.read(lambda session: load_series(session, run_id))
+        recorded_series = self._recorder.read(lambda session: load_series(session, run_id))
         parent_config = self._recorder.read(lambda session: load_parent_config(session, run_id))
-        before = {name: series.between(0, step) for name, series in recorded.items()}
-        self._log = GrowingLog(self._document, before, parent_config)
+        past_series = {name: series.between(0, step) for name, series in recorded_series.items()}
+        self._log = GrowingLog(self._document, past_series, parent_config)
         self._step, due = step, last_due(step)
         self._last = self._diagnosis(due) if due else None
         self._recorder.verdict(VerdictRecord(make_columns(self._last, due if self._last else None)))
@@ -61,20 +61,20 @@ class OnlineDiagnosis:
 
     def _judge(self, *, is_told: bool) -> None:
         step = self._step
-        now = self._diagnosis(step)
-        if now is None:
+        diagnosis = self._diagnosis(step)
+        if diagnosis is None:
             return
         try:
-            changes = news(self._last, now) if is_told else []
+            changes = news(self._last, diagnosis) if is_told else []
         except Exception:
             logger.exception("the diagnosis of step %d cannot be told", step)
             return
-        self._recorder.verdict(VerdictRecord(make_columns(now, step), _new_onsets(changes, now)))
+        self._recorder.verdict(VerdictRecord(make_columns(diagnosis, step), _new_onsets(changes, diagnosis)))
         for change in changes:
             self._recorder.event("diagnosis", change.level, change.message, change.data, step=step)
         if is_told:
-            self._outcome = apply_rules(self._rules, self._last, now)
-            self._last = now
+            self._outcome = apply_rules(self._rules, self._last, diagnosis)
+            self._last = diagnosis
         self._judged_step = step
 
     def _diagnosis(self, step: int) -> Diagnosis | None:

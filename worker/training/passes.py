@@ -50,12 +50,12 @@ def learning_rows(batch: PolicyBatch, objective: Objective) -> Tensor:
 
 def separate_microbatches(parts: Sequence[Tensor], learning: Tensor) -> list[MicroBatch]:
     """Separate the micro-batches in which no row learns from those in which all rows learn."""
-    split = [
+    microbatches = [
         MicroBatch(indices[learning[indices] == learns], learns)
         for indices in parts
         for learns in (True, False)
     ]
-    return [microbatch for microbatch in split if len(microbatch.rows)]
+    return [microbatch for microbatch in microbatches if len(microbatch.rows)]
 
 
 class OptimizerBatch(NamedTuple):
@@ -89,34 +89,37 @@ def loss_passes(
     `silent` scores the micro-batches that do not learn, if these need another model.
     """
     for rows, learns in parts:
-        chosen = rows.to(optimizer_batch.batch.mask.device)
+        device_rows = rows.to(optimizer_batch.batch.mask.device)
         with torch.set_grad_enabled(learns):
-            scored, router_logprobs, experts = (score if learns else silent or score)(
+            token_scores, router_logprobs, experts = (score if learns else silent or score)(
                 optimizer_batch.tokens.rows(optimizer_batch.rows[rows]),
                 temperature=temperature,
                 entropy_gradient=objective.needs_entropy_gradient,
             )
             inputs = add_router_shift(
-                optimizer_batch.batch.rows(chosen).columns(scored.logprobs.shape[1]), router_logprobs
+                optimizer_batch.batch.rows(device_rows).columns(token_scores.logprobs.shape[1]),
+                router_logprobs,
             )
             pass_loss = policy_loss(
-                scored.logprobs,
+                token_scores.logprobs,
                 inputs,
                 objective,
-                optimizer_batch.weights.rows(chosen),
-                entropy=scored.entropy,
+                optimizer_batch.weights.rows(device_rows),
+                entropy=token_scores.entropy,
             )
         yield pass_loss
         if seen is not None:
             seen.update_stats.sums += pass_loss.metrics
             seen.update_stats.sums += router_metrics(inputs, experts)
             if optimizer_batch.tokens.sampling_masks:
-                seen.update_stats.sums += _kept_mass(scored, optimizer_batch.batch.mask[chosen])
+                seen.update_stats.sums += _kept_mass(token_scores, optimizer_batch.batch.mask[device_rows])
             values = (
-                pass_loss.per_token | choice_values(inputs) | {"policy_logprob": scored.logprobs.detach()}
+                pass_loss.per_token
+                | choice_values(inputs)
+                | {"policy_logprob": token_scores.logprobs.detach()}
             )
             if objective.entropy.type != "none":
-                values["policy_entropy"] = scored.entropy.detach()
+                values["policy_entropy"] = token_scores.entropy.detach()
             keep_tokens(seen.per_token, values, optimizer_batch.rows[rows], optimizer_batch.tokens.mask.shape)
             keep_tokens(
                 seen.added,

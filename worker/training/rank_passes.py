@@ -49,8 +49,8 @@ class RankPasses:
     def keep_up(self, tokens: TokenBatch, missing: int, take: Callable[[], None], temperature: float) -> None:
         """Run passes with gradient 0 to match the number of passes of the other ranks."""
         for _ in range(missing):
-            scored = self.score(tokens.rows(slice(1)), temperature=temperature).scored
-            (scored.logprobs.sum() * 0).backward()
+            token_scores = self.score(tokens.rows(slice(1)), temperature=temperature).scored
+            (token_scores.logprobs.sum() * 0).backward()
             take()
 
     def begin(self, seen: RecordedValues) -> RecordedValues:
@@ -68,9 +68,11 @@ class RankPasses:
         """Merge the records of all ranks. `rows` are the rows of the step that this rank computed."""
         if self.ranks.is_alone:
             return
-        values, added = ({name: value[rows] for name, value in by_name.items()} for by_name in mine[:2])
-        gathered = self.ranks.gathered((rows, values, added))
-        for rank_rows, per_token, contributions in gathered:
+        values, contributions_by_name = (
+            {name: value[rows] for name, value in by_name.items()} for by_name in mine[:2]
+        )
+        rank_records = self.ranks.gathered((rows, values, contributions_by_name))
+        for rank_rows, per_token, contributions in rank_records:
             keep_tokens(seen.per_token, per_token, rank_rows, shape)
             keep_tokens(seen.added, contributions, rank_rows, shape)
         seen.update_stats.sums += self.ranks.merged(mine.update_stats.sums).to(device)

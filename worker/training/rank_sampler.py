@@ -122,9 +122,9 @@ def shared_cancellation(
     def is_over() -> bool:
         if ranks.rank:
             return bool(store.check([note]))
-        if over := is_unwanted():
+        if is_cancelled := is_unwanted():
             store.set(note, "1")
-        return over
+        return is_cancelled
 
     return is_over
 
@@ -150,20 +150,24 @@ def sample_together(
     )
     sampler = ShareSampler(policy, limit=limit, is_unwanted=is_over, **task.knobs)
     sampler.rows_of_call, sampler.first_row = prompts * task.group_size, first * task.group_size
-    own_prompts = task.prompts[first:last]
+    rank_prompts = task.prompts[first:last]
     completions: list[list[Completion]] | None = []
     try:
-        if own_prompts:
+        if rank_prompts:
             completions = sampler.sample(
-                own_prompts, task.group_size, task.decoding, generator, beginnings=task.beginnings[first:last]
+                rank_prompts,
+                task.group_size,
+                task.decoding,
+                generator,
+                beginnings=task.beginnings[first:last],
             )
         else:
             sampler._uniforms(task.decoding.max_new_tokens, 0, generator)  # noqa: SLF001 - advances it
     except Interrupted:
         completions = None
-    gathered = ranks.gathered((completions, limit.rows), is_patient=True)
-    parts = [rank_groups for rank_groups, _ in gathered]
-    limit.halvings += limit.lower(min((rows for _, rows in gathered if rows), default=0))
-    if any(rank_groups is None for rank_groups in parts):
+    rank_results = ranks.gathered((completions, limit.rows), is_patient=True)
+    groups_by_rank = [rank_groups for rank_groups, _ in rank_results]
+    limit.halvings += limit.lower(min((rows for _, rows in rank_results if rows), default=0))
+    if any(rank_groups is None for rank_groups in groups_by_rank):
         raise Interrupted
-    return [group for rank_groups in parts for group in rank_groups]
+    return [group for rank_groups in groups_by_rank for group in rank_groups]

@@ -125,8 +125,8 @@ class ReferenceUpdates:
 
     def _weights(self) -> dict[str, Tensor]:
         """Return the weights that belong to the reference: all of them, or only those of its adapter."""
-        named = {} if self.reference is None else dict(self.reference.model.named_parameters())
-        return {name: weight for name, weight in named.items() if name in self.follows}
+        parameters = {} if self.reference is None else dict(self.reference.model.named_parameters())
+        return {name: weight for name, weight in parameters.items() if name in self.follows}
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""

@@ -15,22 +15,22 @@ def signal_budget(collected: CollectedGroups, update_stats: UpdateStats, seconds
     other time is divided among the tokens of the groups that trained. The result is empty without
     completions.
     """
-    trained_as = {index: position for position, index in enumerate(collected.trained)}
-    carried = set(collected.carried)
+    position_by_index = {index: position for position, index in enumerate(collected.trained)}
+    carried_indices = set(collected.carried)
     completions: Counter[Part] = Counter()
     sampled: Counter[Part] = Counter()
     trained: Counter[Part] = Counter()
     tokens: Counter[Part] = Counter()
     for index, group in enumerate(collected.groups):
-        trained_position = trained_as.get(index)
+        trained_position = position_by_index.get(index)
         for position in range(len(group.completions)):
-            category, used = _categorise(group, position, trained_position, update_stats)
+            category, category_tokens = _categorise(group, position, trained_position, update_stats)
             completions[category] += 1
-            tokens.update(used)
-            if index not in carried:
-                sampled.update(used)
+            tokens.update(category_tokens)
+            if index not in carried_indices:
+                sampled.update(category_tokens)
             if trained_position is not None:
-                trained.update(used)
+                trained.update(category_tokens)
     if not completions:
         return {}
     sampling_seconds = min(seconds, collected.sample_seconds + collected.score_seconds)
@@ -61,10 +61,10 @@ def _categorise(
     if category is not None:
         return category, {category: len(completion)}
     use = update_stats.token_use[trained_position or 0][position]
-    used: dict[Part, int] = {"masked": use.masked, "clipped": use.clipped, "useful": use.useful}
+    category_tokens: dict[Part, int] = {"masked": use.masked, "clipped": use.clipped, "useful": use.useful}
     if use.useful:
-        return "useful", used
-    return ("clipped" if use.clipped else "masked"), used
+        return "useful", category_tokens
+    return ("clipped" if use.clipped else "masked"), category_tokens
 
 
 def _before_updates(
@@ -82,12 +82,12 @@ def _before_updates(
     else:
         has_signal = update_stats.advantages[trained_position][position] != 0
     if reward is not None and not has_signal:
-        graded = group.correctness[position] if group.correctness else None
-        return "equal_right" if (reward > 0 if graded is None else graded >= 1) else "equal_wrong"
+        grade = group.correctness[position] if group.correctness else None
+        return "equal_right" if (reward > 0 if grade is None else grade >= 1) else "equal_wrong"
     return "left_out" if trained_position is None else None
 
 
 def _shares(*counts: Counter[Part]) -> dict[Part, float]:
     """Return the share of each category in the first of these counters that is not empty."""
-    counted = next(counter for counter in counts if counter.total())
-    return {category: counted[category] / counted.total() for category in PARTS}
+    first_counts = next(counter for counter in counts if counter.total())
+    return {category: first_counts[category] / first_counts.total() for category in PARTS}

@@ -61,14 +61,14 @@ def _reward_metrics(groups: Sequence[Group]) -> Metrics:
 
 def _unearned_metrics(groups: Sequence[Group]) -> Metrics:
     """Return reward/unearned_share: the share of the positive reward that incorrect completions received."""
-    earned = unearned = 0.0
+    earned_sum = unearned_sum = 0.0
     for group in groups:
         for reward, correctness in zip(group.rewards, group.correctness, strict=False):
             if reward is None or correctness is None or reward <= 0:
                 continue
-            earned += reward
-            unearned += reward if correctness < 1 else 0.0
-    return {"reward/unearned_share": unearned / earned} if earned else {}
+            earned_sum += reward
+            unearned_sum += reward if correctness < 1 else 0.0
+    return {"reward/unearned_share": unearned_sum / earned_sum} if earned_sum else {}
 
 
 def _unshaped_metrics(groups: Sequence[Group]) -> Metrics:
@@ -91,11 +91,11 @@ def _variety_metrics(collected: CollectedGroups) -> Metrics:
         len({completion.text for completion in group.completions}) / len(group.completions)
         for group in collected.sampled
     )
-    graded = [values for group in collected.sampled if (values := _values(group.correctness))]
-    if graded:
-        metrics["groups/expected_useful"] = fmean(map(expected_useful, graded))
-        metrics["groups/all_right_frac"] = fmean(min(values) >= 1 for values in graded)
-        metrics["groups/all_wrong_frac"] = fmean(max(values) <= 0 for values in graded)
+    graded_groups = [values for group in collected.sampled if (values := _values(group.correctness))]
+    if graded_groups:
+        metrics["groups/expected_useful"] = fmean(map(expected_useful, graded_groups))
+        metrics["groups/all_right_frac"] = fmean(min(values) >= 1 for values in graded_groups)
+        metrics["groups/all_wrong_frac"] = fmean(max(values) <= 0 for values in graded_groups)
     return metrics
 
 
@@ -124,46 +124,50 @@ def _length_metrics(groups: Sequence[Group]) -> Metrics:
             bool(REFLECTION.search(completion.own_text)) for completion in completions
         ),
     }
-    right, wrong = _lengths_by_correctness(groups)
-    if right:
-        metrics["length/mean_correct"] = fmean(right)
-    if wrong:
-        metrics["length/mean_incorrect"] = fmean(wrong)
+    correct_lengths, incorrect_lengths = _lengths_by_correctness(groups)
+    if correct_lengths:
+        metrics["length/mean_correct"] = fmean(correct_lengths)
+    if incorrect_lengths:
+        metrics["length/mean_incorrect"] = fmean(incorrect_lengths)
     return metrics
 
 
 def _lengths_by_correctness(groups: Iterable[Group]) -> tuple[list[int], list[int]]:
-    right: list[int] = []
-    wrong: list[int] = []
+    correct_lengths: list[int] = []
+    incorrect_lengths: list[int] = []
     for group in groups:
         for completion, value in zip(group.completions, group.correctness, strict=False):
             if value is not None:
-                (right if value >= 1 else wrong).append(completion.written)
-    return right, wrong
+                (correct_lengths if value >= 1 else incorrect_lengths).append(completion.written)
+    return correct_lengths, incorrect_lengths
 
 
 def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
     """Return eval/* of held-out groups with k completions each, also per domain if there are several."""
-    graded = [(group, values) for group in groups if (values := _values(group.correctness))]
-    if not graded:
+    graded_groups = [(group, values) for group in groups if (values := _values(group.correctness))]
+    if not graded_groups:
         return {}
-    completions: list[Completion] = [completion for group, _ in graded for completion in group.completions]
-    accuracy = [fmean(value >= 1 for value in values) for _, values in graded]
+    completions: list[Completion] = [
+        completion for group, _ in graded_groups for completion in group.completions
+    ]
+    accuracy = [fmean(value >= 1 for value in values) for _, values in graded_groups]
     metrics: Metrics = {
         "eval/accuracy": fmean(accuracy),
         "eval/length_mean": fmean(completion.written for completion in completions),
         "eval/truncated_frac": fmean(completion.is_truncated for completion in completions),
     }
-    domains = sorted({group.prompt.domain for group, _ in graded})
+    domains = sorted({group.prompt.domain for group, _ in graded_groups})
     for domain in domains if len(domains) > 1 else ():
         domain_accuracy = [
-            share for share, (group, _) in zip(accuracy, graded, strict=True) if group.prompt.domain == domain
+            share
+            for share, (group, _) in zip(accuracy, graded_groups, strict=True)
+            if group.prompt.domain == domain
         ]
         metrics[f"eval/accuracy/{domain}"] = fmean(domain_accuracy)
     if k > 1:
         metrics[f"eval/avg_at_{k}"] = metrics["eval/accuracy"]
-        solved = [sum(value >= 1 for value in values) for _, values in graded]
-        sizes = [len(values) for _, values in graded]
+        solved = [sum(value >= 1 for value in values) for _, values in graded_groups]
+        sizes = [len(values) for _, values in graded_groups]
         metrics[f"eval/pass_at_{k}"] = fmean(
             pass_at_k(n, c, k=min(k, n)) for n, c in zip(sizes, solved, strict=True)
         )

@@ -98,7 +98,7 @@ def _turns(completion: Completion) -> tuple[dict[str, Any], ...]:
     """Return the tool calls with their positions in the text."""
     if not completion.turns:
         return ()
-    ends = [0, *accumulate(map(len, completion.token_strings))]
+    token_ends = [0, *accumulate(map(len, completion.token_strings))]
     last = len(completion.text)  # without the token that ended the completion
     return tuple(
         {
@@ -106,8 +106,8 @@ def _turns(completion: Completion) -> tuple[dict[str, Any], ...]:
             "outcome": turn.outcome,
             "seconds": turn.seconds,
             "is_cut": turn.is_cut,
-            "call": [min(ends[at], last) for at in turn.call],
-            "observation": [min(ends[at], last) for at in turn.observation],
+            "call": [min(token_ends[index], last) for index in turn.call],
+            "observation": [min(token_ends[index], last) for index in turn.observation],
             "tokens": list(turn.observation),
         }
         for turn in completion.turns

@@ -58,10 +58,10 @@ def apply_rules(rules: Sequence[StopOnDiagnosis], before: Diagnosis | None, now:
 
 def _rule_reason(rule: StopOnDiagnosis, diagnosis: Diagnosis) -> str:
     """Return verdict, cause and onset for which the rule holds, or "" if it does not hold."""
-    fallen = ("collapsed",) if rule.severity == "collapsed" else ("collapsed", "declining")
-    unexplained = [cause.finding for cause in diagnosis.causes if not cause.explained_by]
-    match = next((finding for finding in unexplained if _matches_finding(rule, finding)), None)
-    if diagnosis.outcome.verdict in fallen and (match or not rule.causes):
+    fallen_verdicts = ("collapsed",) if rule.severity == "collapsed" else ("collapsed", "declining")
+    findings = [cause.finding for cause in diagnosis.causes if not cause.explained_by]
+    match = next((finding for finding in findings if _matches_finding(rule, finding)), None)
+    if diagnosis.outcome.verdict in fallen_verdicts and (match or not rule.causes):
         return summarize_diagnosis(diagnosis)
     if rule.severity != "warning":
         return ""

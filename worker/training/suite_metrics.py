@@ -43,16 +43,20 @@ def suite_metrics(graded: Sequence[GradedPrompt], *, seed: int) -> Metrics:
         return {}
     n = max(len(prompt.correct) for prompt in graded)
     counts = [(len(prompt.correct), sum(prompt.correct)) for prompt in graded]
-    values: dict[str, Floats] = {"accuracy": np.array([right / size for size, right in counts])}
+    values: dict[str, Floats] = {
+        "accuracy": np.array([correct_count / size for size, correct_count in counts])
+    }
     for k in passing_ks(n):
-        values[f"pass_at_{k}"] = np.array([pass_at_k(size, right, k=min(k, size)) for size, right in counts])
+        values[f"pass_at_{k}"] = np.array(
+            [pass_at_k(size, correct_count, k=min(k, size)) for size, correct_count in counts]
+        )
     for k in chosen_ks(n):
         generator = np.random.default_rng([seed, k])
         values[f"maj_at_{k}"] = np.array([maj_at_k(prompt, k, generator) for prompt in graded])
     rows = np.array(list(values.values()))
-    ends = np.transpose(score_intervals(rows))
+    intervals = np.transpose(score_intervals(rows))
     metrics: Metrics = {"prompts": len(graded), "n": n}
-    for name, mean, interval in zip(values, rows.mean(axis=1), ends, strict=True):
+    for name, mean, interval in zip(values, rows.mean(axis=1), intervals, strict=True):
         metrics[name] = float(mean)
         metrics |= zip(interval_names(name), map(float, interval), strict=True)
     return metrics
@@ -76,18 +80,24 @@ def maj_at_k(prompt: GradedPrompt, k: int, generator: np.random.Generator) -> fl
     random subsets.
     """
     n = len(prompt.correct)
-    answers = {vote: at for at, vote in enumerate(dict.fromkeys(v for v in prompt.votes if v is not None))}
+    answers = {
+        vote: index for index, vote in enumerate(dict.fromkeys(v for v in prompt.votes if v is not None))
+    }
     if not answers:
         return 0.0
     labels = np.array([len(answers) if vote is None else answers[vote] for vote in prompt.votes])
-    right = _share_right(labels, np.array(prompt.correct, dtype=float), len(answers))
+    correct_shares = _share_right(labels, np.array(prompt.correct, dtype=float), len(answers))
     if k >= n:
-        return float(_majority_means(np.bincount(labels, minlength=len(answers) + 1)[None, :-1], right)[0])
-    drawn = labels[np.argsort(generator.random((MAJORITY_SUBSETS, n)), axis=1)[:, :k]]
-    width = len(answers) + 1
-    bins = drawn + width * np.arange(MAJORITY_SUBSETS)[:, None]
-    tallies = np.bincount(bins.ravel(), minlength=MAJORITY_SUBSETS * width).reshape(MAJORITY_SUBSETS, width)
-    return float(_majority_means(tallies[:, :-1], right).mean())
+        return float(
+            _majority_means(np.bincount(labels, minlength=len(answers) + 1)[None, :-1], correct_shares)[0]
+        )
+    subsets = labels[np.argsort(generator.random((MAJORITY_SUBSETS, n)), axis=1)[:, :k]]
+    label_count = len(answers) + 1
+    bins = subsets + label_count * np.arange(MAJORITY_SUBSETS)[:, None]
+    vote_counts = np.bincount(bins.ravel(), minlength=MAJORITY_SUBSETS * label_count).reshape(
+        MAJORITY_SUBSETS, label_count
+    )
+    return float(_majority_means(vote_counts[:, :-1], correct_shares).mean())
 
 
 def _share_right(labels: NDArray[np.int64], correct: Floats, answers: int) -> Floats:
@@ -117,10 +127,10 @@ def score_intervals(values: Floats) -> tuple[Floats, Floats]:
     count, means = values.shape[1], values.mean(axis=1)
     if count < 2:
         return means, means
-    padded = np.pad(values, ((0, 0), (1, 1)), constant_values=(0, 1))
-    binary = padded.mean(axis=1) * (1 - padded.mean(axis=1))
-    ratio = np.minimum(padded.var(axis=1, ddof=1) / binary, 1)
+    padded_values = np.pad(values, ((0, 0), (1, 1)), constant_values=(0, 1))
+    binary = padded_values.mean(axis=1) * (1 - padded_values.mean(axis=1))
+    ratio = np.minimum(padded_values.var(axis=1, ddof=1) / binary, 1)
     q = critical(1 - CONFIDENCE_LEVEL, count - 1) ** 2 * ratio / count
     middle = (means + q / 2) / (1 + q)
-    half = np.sqrt(q * means * (1 - means) + q * q / 4) / (1 + q)
-    return np.maximum(middle - half, 0), np.minimum(middle + half, 1)
+    half_width = np.sqrt(q * means * (1 - means) + q * q / 4) / (1 + q)
+    return np.maximum(middle - half_width, 0), np.minimum(middle + half_width, 1)

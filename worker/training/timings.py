@@ -28,11 +28,11 @@ def timing_metrics(collected: CollectedGroups, update_stats: UpdateStats, second
         - update_stats.critic_seconds,
         "throughput/tokens_per_second": collected.tokens / seconds,
     }
-    parts = {
+    optional_seconds = {
         "time/reference_seconds": update_stats.reference_seconds,
         "time/critic_seconds": update_stats.critic_seconds,
     }
-    return totals | {name: part_seconds for name, part_seconds in parts.items() if part_seconds}
+    return totals | {name: part_seconds for name, part_seconds in optional_seconds.items() if part_seconds}
 
 
 class Hardware:

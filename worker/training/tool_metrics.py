@@ -11,7 +11,7 @@ def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Return tools/* over all completions of a step."""
     completions = [completion for group in groups for completion in group.completions]
     turns = [turn for completion in completions for turn in completion.turns]
-    answered = [turn for turn in turns if turn.outcome != UNANSWERED]
+    answered_turns = [turn for turn in turns if turn.outcome != UNANSWERED]
     has_unanswered = [
         any(turn.outcome == UNANSWERED for turn in completion.turns) for completion in completions
     ]
@@ -19,13 +19,13 @@ def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
     metrics = {
         "tools/calls": len(turns) / len(completions),
         "tools/used_frac": fmean(bool(completion.turns) for completion in completions),
-        "tools/turns": 1 + len(answered) / len(completions),
+        "tools/turns": 1 + len(answered_turns) / len(completions),
         "tools/unanswered_frac": fmean(has_unanswered),
         "tools/observation_frac": 1 - sum(completion.written for completion in completions) / tokens,
     }
-    if answered:
-        metrics["tools/failed_frac"] = fmean(turn.outcome not in {"ok", "done"} for turn in answered)
-        metrics["time/tool_seconds"] = fmean(turn.seconds for turn in answered)
+    if answered_turns:
+        metrics["tools/failed_frac"] = fmean(turn.outcome not in {"ok", "done"} for turn in answered_turns)
+        metrics["time/tool_seconds"] = fmean(turn.seconds for turn in answered_turns)
     return metrics | episode_metrics(completions)
 
 

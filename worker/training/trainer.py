@@ -205,15 +205,15 @@ class Trainer:
             self.episodes.check()
         if self.config.steps == 0:
             self.evaluator.origin_step = self.checkpoints.take_weights(self.policy)
-        restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
-        if restored is not None and self.checkpoints.restored is not None:
+        restored_step = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
+        if restored_step is not None and self.checkpoints.restored is not None:
             self.replica.settle(self.checkpoints.restored)
             self.replica.order("restore", restored=self.checkpoints.restored)
         self.learner.microbatches.limit(self.counters.microbatch_tokens)
         self.row_limit.lower(self.counters.sampled_rows)
-        self.recorder.begin(-1 if restored is None else restored)
-        self.diagnosis.begin(restored or 0)
-        if restored is None and self.evaluator.is_due(0):
+        self.recorder.begin(-1 if restored_step is None else restored_step)
+        self.diagnosis.begin(restored_step or 0)
+        if restored_step is None and self.evaluator.is_due(0):
             metrics, groups = self._evaluate()
             metrics |= self._judge_metrics() | self._clocks()
             self.recorder.record_step(StepRecord(0, metrics, groups))
@@ -246,26 +246,26 @@ class Trainer:
 
     def _step(self) -> None:
         """Run and record one training step. Record nothing if the run was asked to end before learning."""
-        started = time.perf_counter()
-        before = self.generator.get_state()
+        started_at = time.perf_counter()
+        generator_state = self.generator.get_state()
         staleness: Metrics = (
             {"sampling/staleness": self.behaviour.age} if self.config.sampling.staleness else {}
         )
         try:
             collected = self._collect() if self.ahead is None else self.ahead.take(self._is_unwanted)
         except Interrupted:
-            self.generator.set_state(before)
+            self.generator.set_state(generator_state)
             return
         if self.ahead is not None:
-            waited = {"time/wait_seconds": time.perf_counter() - started}
-            staleness = waited | age_metrics(collected, version=self.counters.step)
+            wait_metrics = {"time/wait_seconds": time.perf_counter() - started_at}
+            staleness = wait_metrics | age_metrics(collected, version=self.counters.step)
         self.counters.step += 1
         self.counters.accuracy = None
         weights = WeightSample(self.policy.model)
         update_stats = self._learn(collected)
         if self.ahead is not None:
             self.ahead.publish(self.counters.step, self.policy)
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started_at
         self._advance(collected, update_stats)
         metrics = (
             group_metrics(collected)
@@ -278,8 +278,8 @@ class Trainer:
         metrics |= signal_budget(collected, update_stats, seconds)
         groups = step_records(collected, update_stats, self.scorer)
         if self.evaluator.is_due(self.counters.step):
-            evaluated, held_out = self._evaluate()
-            metrics, groups = metrics | evaluated, groups + held_out
+            eval_metrics, held_out = self._evaluate()
+            metrics, groups = metrics | eval_metrics, groups + held_out
         metrics |= self._judge_metrics()
         if change := self.reference.after_step(self.counters.step):
             self._event("reference", "info", change)
@@ -318,16 +318,16 @@ class Trainer:
         self.engine.sync(update_stats.step - 1, old_policy)
         self.learner.learn(collected, self.generator, update_stats)
         for _ in range(updates.epochs - 1):
-            resampled = self._sample_step()
-            self.learner.learn(resampled, self.generator, update_stats, old_policy=old_policy)
-            collected.add(resampled)
+            new_groups = self._sample_step()
+            self.learner.learn(new_groups, self.generator, update_stats, old_policy=old_policy)
+            collected.add(new_groups)
         self.learner.end_step()
         self.behaviour.remember(old_policy)
         return update_stats
 
     def _advance(self, collected: CollectedGroups, update_stats: UpdateStats) -> None:
         """Update the run's state, and report steps that carried too little signal."""
-        counters, needed = self.counters, self.config.sampling.prompts_per_step
+        counters, target_count = self.counters, self.config.sampling.prompts_per_step
         counters.cursor = collected.cursor
         counters.tokens += collected.tokens
         counters.skipped_steps = counters.skipped_steps + 1 if update_stats.is_stuck else 0
@@ -335,17 +335,22 @@ class Trainer:
         counters.short_steps = counters.short_steps + 1 if collected.is_short else 0
         if counters.short_steps == 1:
             shortfall = (
-                f"{len(collected.trained)} of {needed} informative groups in {collected.batches} batches"
+                f"{len(collected.trained)} of {target_count} informative groups "
+                f"in {collected.batches} batches"
             )
             self._event("data", "warning", f"refilling found {shortfall}; the step trains on those")
-        if slow := self.scorer.timeouts - self.timeouts:
+        if timeout_count := self.scorer.timeouts - self.timeouts:
             self.timeouts = self.scorer.timeouts
-            self._event("data", "warning", f"{slow} answers took too long to check and were graded wrong")
-        if failed := self.scorer.failures - self.failures:
+            self._event(
+                "data", "warning", f"{timeout_count} answers took too long to check and were graded wrong"
+            )
+        if failure_count := self.scorer.failures - self.failures:
             self.failures = self.scorer.failures
-            self._event("data", "warning", f"{failed} completions left unscored: {self.scorer.last_failure}")
-        if lost := self.episodes.take_loss() if self.episodes is not None else "":
-            self._event("environment", "warning", lost)
+            self._event(
+                "data", "warning", f"{failure_count} completions left unscored: {self.scorer.last_failure}"
+            )
+        if loss_message := self.episodes.take_loss() if self.episodes is not None else "":
+            self._event("environment", "warning", loss_message)
         if self.learner.microbatches.halvings:
             self._note_halving(self.learner.microbatches)
         if self.row_limit.halvings:
@@ -412,15 +417,15 @@ class Trainer:
     def _save(self) -> None:
         """Save a checkpoint of this step unless there is one."""
         self.recorder.flush()
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         step, accuracy = self.counters.step, self.counters.accuracy
         self.counters.sampled_rows = self.row_limit.rows
         with nullcontext() if self.ahead is None else self.ahead.held():
             self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
-        self.last_save_seconds = time.perf_counter() - started
+        self.last_save_seconds = time.perf_counter() - started_at
         if self.last_save_seconds > SLOW_SAVE_SECONDS:
-            slow = f"the disk is slow: writing a checkpoint took {self.last_save_seconds:.0f} s"
-            self._event("checkpoint", "warning", slow)
+            message = f"the disk is slow: writing a checkpoint took {self.last_save_seconds:.0f} s"
+            self._event("checkpoint", "warning", message)
 
     def _is_due(self, every: int) -> bool:
         return every > 0 and (self.counters.step % every == 0 or self.counters.step == self.config.steps)

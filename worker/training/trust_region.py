@@ -42,9 +42,9 @@ def trust_region_step(
     count = mask.sum().clamp(min=1)
 
     def divergence() -> Iterator[Tensor]:
-        for rows, before in distributions:
-            now = next_tokens(model, tokens.rows(rows), temperature=temperature)
-            yield _kl(before, now, mask[rows.to(mask.device)]) / count
+        for rows, old_tokens in distributions:
+            new_tokens = next_tokens(model, tokens.rows(rows), temperature=temperature)
+            yield _kl(old_tokens, new_tokens, mask[rows.to(mask.device)]) / count
 
     with sdpa_kernel(SDPBackend.MATH):
         with torch.no_grad():

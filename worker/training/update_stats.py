@@ -83,11 +83,11 @@ class UpdateStats:
         }
         if not self.norms:
             return self.sums.values() | self.estimate | counts
-        flat = [value for group in self.advantages for value in group]
+        flat_advantages = [value for group in self.advantages for value in group]
         return {
-            "advantage/mean": fmean(flat),
-            "advantage/std": stdev(flat) if len(flat) > 1 else 0.0,
-            "advantage/nonzero_frac": fmean(value != 0 for value in flat),
+            "advantage/mean": fmean(flat_advantages),
+            "advantage/std": stdev(flat_advantages) if len(flat_advantages) > 1 else 0.0,
+            "advantage/nonzero_frac": fmean(value != 0 for value in flat_advantages),
             "advantage/distinct_per_group": fmean(
                 len({f"{value:.4g}" for value in group}) for group in self.advantages
             ),
@@ -163,12 +163,14 @@ def lift_rows(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
     max_groups = math.ceil(len(groups) * size / 64)
     for index, group in enumerate(groups):
         graded_rows = [
-            (index * size + at, value) for at, value in enumerate(group.correctness) if value is not None
+            (index * size + position, value)
+            for position, value in enumerate(group.correctness)
+            if value is not None
         ]
-        right = [row for row, value in graded_rows if value >= 1]
-        wrong = [row for row, value in graded_rows if value < 1]
-        if right and wrong:
-            return right[:max_groups], wrong[:max_groups]
+        correct_rows = [row for row, value in graded_rows if value >= 1]
+        incorrect_rows = [row for row, value in graded_rows if value < 1]
+        if correct_rows and incorrect_rows:
+            return correct_rows[:max_groups], incorrect_rows[:max_groups]
     return [], []
 
 
@@ -183,9 +185,12 @@ def token_use(
     no_tokens = mask.new_zeros(mask.shape)
     clipped = mask & (per_token["clipped"] != 0 if "clipped" in per_token else no_tokens)
     has_gradient = per_token["policy_gradient"] > 0 if "policy_gradient" in per_token else no_tokens
-    useful = mask & has_gradient & ~clipped
-    counts = zip(lengths, clipped.sum(dim=1).tolist(), useful.sum(dim=1).tolist(), strict=True)
-    rows = [TokenUse(length - cut - used, cut, used) for length, cut, used in counts]
+    is_useful = mask & has_gradient & ~clipped
+    counts = zip(lengths, clipped.sum(dim=1).tolist(), is_useful.sum(dim=1).tolist(), strict=True)
+    rows = [
+        TokenUse(length - clipped_count - useful_count, clipped_count, useful_count)
+        for length, clipped_count, useful_count in counts
+    ]
     size = len(rows) // groups
     return [rows[first : first + size] for first in range(0, len(rows), size)]
 

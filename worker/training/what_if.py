@@ -43,16 +43,16 @@ def compute_answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
     run_objective = Objective.model_validate(request["run_objective"])
     try:
         batch = _batch(objective, run_objective, request, values)
-        evaluated = _loss(objective, batch, request, values)
+        total_loss = _loss(objective, batch, request, values)
     except (LookupError, TypeError, ValueError) as error:
         return {"problem": str(error)[:300]}
     advantages = batch.advantages
     if advantages.ndim == 2:
         advantages = (advantages * batch.mask).sum(dim=1) / batch.mask.sum(dim=1).clamp(min=1)
-    clipped = evaluated.per_token.get("clipped")
+    clipped = total_loss.per_token.get("clipped")
     weight, numbers = _weight_statistics(objective, batch, advantages, clipped, request)
-    gradient = evaluated.contributions["gradient"]
-    metrics = evaluated.metrics.values()
+    gradient = total_loss.contributions["gradient"]
+    metrics = total_loss.metrics.values()
     return {
         "loss": metrics["loss/total"],
         "terms": {
@@ -71,7 +71,7 @@ def compute_answer(request: dict[str, Any], values: Values) -> dict[str, Any]:
             {"advantage": a, "loss": loss, "gradient": g, "clipped": c}
             for a, loss, g, c in zip(
                 advantages.tolist(),
-                evaluated.contributions["loss"].double().sum(dim=1).tolist(),
+                total_loss.contributions["loss"].double().sum(dim=1).tolist(),
                 gradient.double().abs().sum(dim=1).tolist(),
                 [None] * len(advantages) if clipped is None else (clipped != 0).sum(dim=1).tolist(),
                 strict=True,
@@ -92,9 +92,9 @@ def _weight_statistics(
     completions, prompts = len(lengths), int(batch.group_index.unique().numel())
     tokens = int(lengths.sum())
     match objective.aggregation:
-        case knobs.TokenMean(over=over):
+        case knobs.TokenMean(over=scope):
             weight = f"1 / Σ|o| = 1 / {tokens:,}"
-            if over == "sampled" and request["token_share"] != 1:
+            if scope == "sampled" and request["token_share"] != 1:
                 weight += f", times {request['token_share']:.4g} for groups that were left out"
         case knobs.SeqMeanTokenMean():
             weight = f"1 / (B |o_i|) = 1 / ({completions:,} |o_i|)"
@@ -124,8 +124,8 @@ def _weight_statistics(
         "advantage_highest": float(exact_advantages.max()),
     }
     if clipped is not None:
-        sides = {"clipped_below": -1, "clipped_above": 1, "clipped_dual": 2}
-        numbers |= {name: int(clipped.eq(side).sum()) for name, side in sides.items()}
+        code_by_name = {"clipped_below": -1, "clipped_above": 1, "clipped_dual": 2}
+        numbers |= {name: int(clipped.eq(code).sum()) for name, code in code_by_name.items()}
     return weight, numbers
 
 
@@ -135,12 +135,12 @@ def _batch(
     """Return the stored groups as one optimizer batch, with the advantages of an objective."""
     mask = values["mask"] > 0
     is_run_objective = objective == run_objective
-    old = values.get("old_logprob", values["policy_logprob"])
+    old_logprobs = values.get("old_logprob", values["policy_logprob"])
     batch = PolicyBatch(
         mask=mask,
         advantages=torch.zeros(len(mask)),
         group_index=torch.tensor(request["group_index"]),
-        old_logprobs=old,
+        old_logprobs=old_logprobs,
         sampler_logprobs=values.get("logprob"),
         reference_logprobs=values.get("reference_logprob"),
         scored=torch.tensor([reward is not None for reward in request["rewards"]]),
@@ -152,8 +152,10 @@ def _batch(
         router_shift=values.get("router_shift"),
     )
     if is_run_objective or objective.advantage == run_objective.advantage:
-        recorded = values.get("advantage", torch.tensor(request["advantages"], dtype=torch.float32))
-        batch = replace(batch, advantages=recorded)
+        recorded_advantages = values.get(
+            "advantage", torch.tensor(request["advantages"], dtype=torch.float32)
+        )
+        batch = replace(batch, advantages=recorded_advantages)
     else:
         batch = _estimate_advantages(objective, batch, request)
     if isinstance(objective.token_weight, knobs.TopEntropy):
@@ -178,12 +180,12 @@ def _estimate_advantages(objective: Objective, batch: PolicyBatch, request: dict
     size = request["group_size"]
     rewards = torch.tensor([reward or 0.0 for reward in request["rewards"]], dtype=torch.float64)
     rewards = (rewards - kl_reward_penalty(batch, objective).sum(dim=1).double()).view(-1, size)
-    scored = torch.tensor([reward is not None for reward in request["rewards"]]).view(-1, size)
+    has_reward = torch.tensor([reward is not None for reward in request["rewards"]]).view(-1, size)
     lengths = batch.mask.sum(dim=1).to(rewards).view(rewards.shape)
-    advantages = estimate_advantages(rewards, scored, advantage, lengths=lengths).advantages
+    advantages = estimate_advantages(rewards, has_reward, advantage, lengths=lengths).advantages
     batch = replace(batch, advantages=advantages.flatten().float())
-    for over in ("step", "minibatch"):
-        batch = whiten(batch, advantage, over=over)
+    for scope in ("step", "minibatch"):
+        batch = whiten(batch, advantage, over=scope)
     return batch
 
 
@@ -217,12 +219,12 @@ def _loss(objective: Objective, batch: PolicyBatch, request: dict[str, Any], val
         policy_loss(policy, update, objective, weights, entropy=entropy)
         for update in split_updates(batch, objective.token_weight)
     ]
-    for later in other_losses:
+    for other_loss in other_losses:
         contributions = {
-            name: total_loss.contributions[name] + value for name, value in later.contributions.items()
+            name: total_loss.contributions[name] + value for name, value in other_loss.contributions.items()
         }
         total_loss = total_loss._replace(
-            metrics=total_loss.metrics + later.metrics, contributions=contributions
+            metrics=total_loss.metrics + other_loss.metrics, contributions=contributions
         )
     return total_loss
 

@@ -163,9 +163,11 @@ def held_out_figures(
     output = model.generate(**batch, max_new_tokens=64, **sampling)[:, batch["input_ids"].shape[1] :]
     texts = tokenizer.batch_decode(output)
     boxes = [re.findall(r"\\boxed\{([^{}]*)\}", text) for text in texts]
-    right = [bool(box) and box[-1] == prompt.answer for box, prompt in zip(boxes, sum_prompts, strict=True)]
+    is_right = [
+        bool(box) and box[-1] == prompt.answer for box, prompt in zip(boxes, sum_prompts, strict=True)
+    ]
     return {
-        "accuracy": sum(right) / prompts,
+        "accuracy": sum(is_right) / prompts,
         "boxed": sum(map(bool, boxes)) / prompts,
         "ended": sum("<eos>" in text for text in texts) / prompts,
         "mean_tokens": float((output != tokenizer.pad_token_id).sum()) / prompts,

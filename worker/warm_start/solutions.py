@@ -45,12 +45,12 @@ def sum_without_carries(left: int, right: int) -> int:
     >>> sum_without_carries(85, 88), sum_without_carries(85, 60)
     (163, 145)
     """
-    result, place = 0, 1
-    while left >= place or right >= place:
-        column = left // place % 10 + right // place % 10
-        is_last = max(left, right) < 10 * place
-        result += (column if is_last else column % 10) * place
-        place *= 10
+    result, place_value = 0, 1
+    while left >= place_value or right >= place_value:
+        column = left // place_value % 10 + right // place_value % 10
+        is_last = max(left, right) < 10 * place_value
+        result += (column if is_last else column % 10) * place_value
+        place_value *= 10
     return result
 
 
@@ -58,6 +58,6 @@ def replace_digit(number: int, random: Random) -> int:
     """Return the number with one digit replaced by another one, but never with a leading zero."""
     digits = list(str(number))
     position = random.randrange(len(digits))
-    allowed = "123456789" if position == 0 else "0123456789"
-    digits[position] = random.choice([digit for digit in allowed if digit != digits[position]])
+    allowed_digits = "123456789" if position == 0 else "0123456789"
+    digits[position] = random.choice([digit for digit in allowed_digits if digit != digits[position]])
     return int("".join(digits))

@@ -38,27 +38,27 @@ const OPPOSITE = {
  */
 export async function actOnRuns(action, ids, reload, tag = '') {
   /** @type {string[]} */
-  const changed = [];
+  const changedIds = [];
   /** @type {Api.KeptRun[]} */
-  const refused = [];
-  let missing = 0;
+  const refusals = [];
+  let missingCount = 0;
   const opposite = OPPOSITE[action];
-  const undo = opposite && { label: 'Undo', run: () => actOnRuns(opposite, changed, reload, tag) };
-  const doneText = () => `${plural(changed.length, 'run')} ${DONE[action](tag)}`;
+  const undo = opposite && { label: 'Undo', run: () => actOnRuns(opposite, changedIds, reload, tag) };
+  const doneText = () => `${plural(changedIds.length, 'run')} ${DONE[action](tag)}`;
   try {
     for (let first = 0; first < ids.length; first += MAX_PER_CALL) {
-      const done = await post('/runs/actions', { action, tag, ids: ids.slice(first, first + MAX_PER_CALL) });
-      changed.push(...done.changed);
-      refused.push(...done.refused);
-      missing += done.missing;
+      const result = await post('/runs/actions', { action, tag, ids: ids.slice(first, first + MAX_PER_CALL) });
+      changedIds.push(...result.changed);
+      refusals.push(...result.refused);
+      missingCount += result.missing;
     }
-    if (refused.length) say(`${plural(refused.length, 'run')} refused: ${refused[0].reason}`, { tone: 'error' });
-    const missingText = missing ? `; ${plural(missing, 'run')} no longer there` : '';
-    const unchangedText = changed.length || refused.length ? '' : ': all had it already';
-    say(doneText() + unchangedText + missingText, changed.length ? { action: undo } : undefined);
+    if (refusals.length) say(`${plural(refusals.length, 'run')} refused: ${refusals[0].reason}`, { tone: 'error' });
+    const missingText = missingCount ? `; ${plural(missingCount, 'run')} no longer there` : '';
+    const unchangedText = changedIds.length || refusals.length ? '' : ': all had it already';
+    say(doneText() + unchangedText + missingText, changedIds.length ? { action: undo } : undefined);
   } catch (error) {
     sayError(error);
-    if (changed.length) say(doneText(), { action: undo });
+    if (changedIds.length) say(doneText(), { action: undo });
   }
   reload();
 }
@@ -66,8 +66,8 @@ export async function actOnRuns(action, ids, reload, tag = '') {
 /** Deletes all runs in the trash. A message names the runs that cannot be deleted. @param {() => void} reload */
 export async function emptyTrash(reload) {
   try {
-    const { deleted, kept: refused } = await remove('/runs', { forever: true });
-    const refusedText = refused
+    const { deleted, kept: refusedRuns } = await remove('/runs', { forever: true });
+    const refusedText = refusedRuns
       .map((/** @type {Api.KeptRun} */ { name, reason }) => `${name} stays: ${reason}`)
       .join('; ');
     say(

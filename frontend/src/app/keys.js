@@ -13,13 +13,13 @@ export const layers = signal([]);
 
 /** @param {Keys} keys key as in `KeyboardEvent.key` */
 export function useKeys(keys) {
-  const newest = useRef(keys);
-  newest.current = keys;
+  const latestKeys = useRef(keys);
+  latestKeys.current = keys;
   useLayoutEffect(() => {
     // The keys are enabled with the first paint, because a user who sees the page may press one.
-    layers.value = [...layers.peek(), newest];
+    layers.value = [...layers.peek(), latestKeys];
     return () => {
-      layers.value = layers.peek().filter((layer) => layer !== newest);
+      layers.value = layers.peek().filter((layer) => layer !== latestKeys);
     };
   }, []);
 }

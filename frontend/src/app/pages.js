@@ -6,12 +6,12 @@
 const content = document.querySelector('meta[name=pages]')?.getAttribute('content') ?? '[]';
 
 /** Returns `/run/{run_id}` as a regular expression with a named group for each parameter. @param {string} path */
-const patternOf = (path) => new RegExp(`^${path.replace(/\{(\w+)\}/g, '(?<$1>[^/]+)')}$`);
+const makePattern = (path) => new RegExp(`^${path.replace(/\{(\w+)\}/g, '(?<$1>[^/]+)')}$`);
 
 /** @type {Page[]} */
 const PAGES = JSON.parse(content).map((/** @type {Entry} */ page) => ({
   ...page,
-  pattern: patternOf(page.path),
+  pattern: makePattern(page.path),
   load: () => import(page.script),
 }));
 
@@ -22,7 +22,7 @@ export const menu = PAGES.filter(({ label }) => label);
 export const home = PAGES[0]?.path;
 
 /** Returns the page at an address and the props of its view, or null if there is none. @param {string} path */
-export function pageAt(path) {
+export function findPage(path) {
   for (const page of PAGES) {
     const match = path.match(page.pattern);
     if (match) return { page, props: { ...match.groups } };
@@ -31,7 +31,7 @@ export function pageAt(path) {
 }
 
 /** Returns the path of the menu entry that is marked as current. @param {string} path */
-export function markedAt(path) {
-  const page = pageAt(path)?.page;
+export function findMarkedPage(path) {
+  const page = findPage(path)?.page;
   return page && (page.menu || page.path);
 }

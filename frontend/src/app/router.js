@@ -1,6 +1,6 @@
 /** The address: only its path and query string determine the content of a page. */
 import { signal } from '../dom.js';
-import { pageAt } from './pages.js';
+import { findPage } from './pages.js';
 import { decode, encode } from '../lib/url.js';
 
 /** @typedef {{path: string, search: string}} Address */
@@ -55,4 +55,4 @@ const isPlainClick = (/** @type {MouseEvent} */ event) =>
   event.button === 0 && !event.defaultPrevented && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
 
 const isInside = (/** @type {HTMLAnchorElement} */ link) =>
-  link.origin === location.origin && !link.target && !link.hasAttribute('download') && pageAt(link.pathname) !== null;
+  link.origin === location.origin && !link.target && !link.hasAttribute('download') && findPage(link.pathname) !== null;

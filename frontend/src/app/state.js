@@ -2,11 +2,11 @@
 import { computed, effect, signal, useEffect } from '../dom.js';
 import { get } from '../data/api.js';
 import { listen, resync } from '../data/live.js';
-import { looksTogether, shadedLooks, slotsOfGroups } from '../lib/colours.js';
+import { makeLooks, makeShadedLooks, chooseSlots } from '../lib/colours.js';
 
 /** @typedef {import('../data/api.js').ApiError} ApiError */
 
-const stored = (/** @type {string} */ key, /** @type {unknown} */ fallback) =>
+const readStored = (/** @type {string} */ key, /** @type {unknown} */ fallback) =>
   JSON.parse(localStorage.getItem(`grpolab.${key}`) ?? JSON.stringify(fallback));
 const store = (/** @type {string} */ key, /** @type {unknown} */ value) =>
   localStorage.setItem(`grpolab.${key}`, JSON.stringify(value));
@@ -25,10 +25,10 @@ systemIsDark.addEventListener('change', () => {
 export const theme = computed(() => (themeChoice.value === 'auto' ? systemTheme.value : themeChoice.value));
 
 effect(() => {
-  const chosen = themeChoice.value;
-  localStorage.setItem('grpolab.theme', chosen);
-  if (chosen === 'auto') delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = chosen;
+  const choice = themeChoice.value;
+  localStorage.setItem('grpolab.theme', choice);
+  if (choice === 'auto') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = choice;
 });
 
 /**
@@ -36,8 +36,8 @@ effect(() => {
  * @param {{name: string, runs: Pick<Api.RunItem, 'colour'>[]}[]} groups
  */
 export function groupLooks(groups) {
-  const slots = slotsOfGroups(groups.map(({ runs }) => runs[0].colour));
-  return looksTogether(
+  const slots = chooseSlots(groups.map(({ runs }) => runs[0].colour));
+  return makeLooks(
     groups.map(({ name }, i) => ({ key: name, slot: slots[i] })),
     theme.value,
   );
@@ -47,13 +47,13 @@ export function groupLooks(groups) {
  * Returns the looks of single runs, as shades of their group's colour.
  * @param {{name: string, runs: Pick<Api.RunItem, 'id' | 'colour'>[]}[]} groups
  */
-export function relatedLooks(groups) {
+export function makeRelatedLooks(groups) {
   const looks = groupLooks(groups);
-  const shaded = groups.map(({ name, runs }) => ({
+  const shadedGroups = groups.map(({ name, runs }) => ({
     look: /** @type {import('../lib/colours.js').Look} */ (looks.get(name)),
     keys: runs.map(({ id }) => id),
   }));
-  return shadedLooks(shaded, theme.value);
+  return makeShadedLooks(shadedGroups, theme.value);
 }
 
 /** Returns the look of a single run. @param {Api.RunItem} run @returns {import('../lib/colours.js').Look} */
@@ -99,7 +99,7 @@ export function startWorkers() {
  * The role with which this page is logged in. Until the service has reported it, the role of the last visit.
  * @type {import('../../vendor/signals.js').Signal<Api.Role>}
  */
-export const role = signal(stored('role', 'operator'));
+export const role = signal(readStored('role', 'operator'));
 
 /** True if the role may change anything. A viewer may not, and sees no buttons for changes. */
 export const mayChange = computed(() => role.value === 'operator');
@@ -159,7 +159,7 @@ export async function loadCatalog() {
  * Returns the catalog's entry for a metric. Members of a family (`reward/<name>/mean`) share an entry.
  * @param {string} metric
  */
-export function aboutMetric(metric) {
+export function findMetricInfo(metric) {
   const exact = catalog.value.get(metric);
   if (exact) return exact;
   for (const [name, entry] of catalog.value) {

@@ -25,44 +25,48 @@ export const BAND_NAMES = {
  *   `healthy`: the shaded band
  * @returns {Note[]}
  */
-export function badge(series, view) {
+export function makeBadge(series, view) {
   const { smoothing, isSmoothedApart, logX, logY, grouped, band, requestedRuns, maxRuns, outside, healthy } = view;
   // Non-finite values of a mean belong to single runs and are not points of its line.
-  const shown = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
+  const pointCount = sum(series, ({ values, non_finite }) => values.length + (grouped ? 0 : non_finite.length));
   const raw = sum(series, ({ raw_points }) => raw_points);
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);
   const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
   const noLogX = logX ? sum(series, ({ x }) => x.filter((value) => value <= 0).length) : 0;
   const expectedRuns = Math.min(requestedRuns, maxRuns);
-  const [fewest, mostSeeds] = seedsOf(series);
+  const [fewestSeeds, mostSeeds] = countSeeds(series);
   return [
-    usual(plural(series.length, grouped || 'run')),
-    ...(grouped && lookup(BAND_NAMES, band) ? [usual(`band: ${lookup(BAND_NAMES, band)}`)] : []),
-    ...(grouped && mostSeeds ? [fewest === mostSeeds ? usual(`n ${mostSeeds}`) : unusual(fewerText(series))] : []),
-    usual(pointsText(shown, raw, grouped !== '')),
+    makeUsualNote(plural(series.length, grouped || 'run')),
+    ...(grouped && lookup(BAND_NAMES, band) ? [makeUsualNote(`band: ${lookup(BAND_NAMES, band)}`)] : []),
+    ...(grouped && mostSeeds
+      ? [fewestSeeds === mostSeeds ? makeUsualNote(`n ${mostSeeds}`) : makeUnusualNote(fewerText(series))]
+      : []),
+    makeUsualNote(pointsText(pointCount, raw, grouped !== '')),
     isSmoothedApart
-      ? unusual(smoothing ? `smoothed ${smoothing}` : 'unsmoothed')
-      : usual(smoothing ? `smoothed ${smoothing}` : 'unsmoothed'),
-    ...(notFinite ? [warning(`${formatCount(notFinite)} not finite`)] : []),
-    ...(noLog ? [warning(`${formatCount(noLog)} ≤ 0 not drawable`)] : []),
-    ...(noLogX ? [warning(`${plural(noLogX, 'point')} at x ≤ 0 not drawable`)] : []),
-    ...(outside ? [warning(`${plural(outside, 'point')} outside the y range`)] : []),
-    ...(healthy ? [usual(healthyText(healthy))] : []),
-    ...(requestedRuns > maxRuns ? [warning(`showing ${formatCount(maxRuns)} of ${plural(requestedRuns, 'run')}`)] : []),
+      ? makeUnusualNote(smoothing ? `smoothed ${smoothing}` : 'unsmoothed')
+      : makeUsualNote(smoothing ? `smoothed ${smoothing}` : 'unsmoothed'),
+    ...(notFinite ? [makeWarning(`${formatCount(notFinite)} not finite`)] : []),
+    ...(noLog ? [makeWarning(`${formatCount(noLog)} ≤ 0 not drawable`)] : []),
+    ...(noLogX ? [makeWarning(`${plural(noLogX, 'point')} at x ≤ 0 not drawable`)] : []),
+    ...(outside ? [makeWarning(`${plural(outside, 'point')} outside the y range`)] : []),
+    ...(healthy ? [makeUsualNote(healthyText(healthy))] : []),
+    ...(requestedRuns > maxRuns
+      ? [makeWarning(`showing ${formatCount(maxRuns)} of ${plural(requestedRuns, 'run')}`)]
+      : []),
     ...(!grouped && series.length < expectedRuns
-      ? [unusual(`${plural(expectedRuns - series.length, 'run')} without data`)]
+      ? [makeUnusualNote(`${plural(expectedRuns - series.length, 'run')} without data`)]
       : []),
   ];
 }
 
 /** @param {string} text @returns {Note} */
-const usual = (text) => ({ text, isUsual: true, isWarning: false });
+const makeUsualNote = (text) => ({ text, isUsual: true, isWarning: false });
 /** @param {string} text @returns {Note} */
-const unusual = (text) => ({ text, isUsual: false, isWarning: false });
+const makeUnusualNote = (text) => ({ text, isUsual: false, isWarning: false });
 /** @param {string} text @returns {Note} */
-const warning = (text) => ({ text, isUsual: false, isWarning: true });
-/** @template T @param {T[]} items @param {(item: T) => number} of */
-const sum = (items, of) => items.reduce((total, item) => total + of(item), 0);
+const makeWarning = (text) => ({ text, isUsual: false, isWarning: true });
+/** @template T @param {T[]} items @param {(item: T) => number} measure */
+const sum = (items, measure) => items.reduce((total, item) => total + measure(item), 0);
 
 /** Returns a sentence about the healthy band. @param {(number | null)[]} band */
 export function healthyText([low, high]) {
@@ -72,14 +76,14 @@ export function healthyText([low, high]) {
     : `green: healthy ${formatValue(low)} to ${formatValue(high)}`;
 }
 
-/** @param {number} shown @param {number} raw @param {boolean} grouped */
-function pointsText(shown, raw, grouped) {
-  if (grouped) return `means at ${plural(shown, 'point')} from ${formatCount(raw)} values`;
-  return shown < raw ? `${formatCount(shown)} of ${plural(raw, 'point')}` : `all ${plural(raw, 'point')}`;
+/** @param {number} pointCount @param {number} raw @param {boolean} grouped */
+function pointsText(pointCount, raw, grouped) {
+  if (grouped) return `means at ${plural(pointCount, 'point')} from ${formatCount(raw)} values`;
+  return pointCount < raw ? `${formatCount(pointCount)} of ${plural(raw, 'point')}` : `all ${plural(raw, 'point')}`;
 }
 
 /** Returns the smallest and the largest number of runs in a mean, over the points of one series. */
-function seedsWithin(/** @type {import('./figure.js').Series} */ { n }) {
+function findSeedRange(/** @type {import('./figure.js').Series} */ { n }) {
   return n?.length ? [Math.min(...n), Math.max(...n)] : [];
 }
 
@@ -87,14 +91,14 @@ function seedsWithin(/** @type {import('./figure.js').Series} */ { n }) {
  * Returns the smallest and the largest number of runs in a mean, over all series, or 0 without means.
  * @param {import('./figure.js').Series[]} series
  */
-function seedsOf(series) {
-  const counts = series.flatMap(seedsWithin);
+function countSeeds(series) {
+  const counts = series.flatMap(findSeedRange);
   return counts.length ? [Math.min(...counts), Math.max(...counts)] : [0, 0];
 }
 
 /** @param {import('./figure.js').Series[]} series */
 function fewerText(series) {
-  const [fewest, largest] = seedsOf(series);
-  const isFewerWithin = series.map(seedsWithin).some(([low, high]) => low < high);
-  return `n ${fewest}–${largest}${isFewerWithin ? ', faint where fewer' : ''}`;
+  const [fewestSeeds, mostSeeds] = countSeeds(series);
+  const isFewerWithin = series.map(findSeedRange).some(([low, high]) => low < high);
+  return `n ${fewestSeeds}–${mostSeeds}${isFewerWithin ? ', faint where fewer' : ''}`;
 }

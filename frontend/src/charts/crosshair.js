@@ -1,12 +1,12 @@
 /** The cursor in all panels: one line at the same x, and the value of the hovered line. */
 import { effect } from '../dom.js';
 import { formatValue } from '../lib/text/format.js';
-import { lastAtOrBelow } from '../lib/reading.js';
+import { findLastAtOrBelow } from '../lib/reading.js';
 import { cursor, pin, point } from './cursor.js';
-import { drawnPanels } from './mounted.js';
-import { nearestPoint, placeLabel } from './nearest.js';
-import { paint, paintedOf, scalesOf } from './paint.js';
-import { unscaled } from './parts.js';
+import { listDrawnPanels } from './mounted.js';
+import { findNearestPoint, placeLabel } from './nearest.js';
+import { paint, selectPainted, makeScales } from './paint.js';
+import { unscaleX } from './parts.js';
 
 /** @typedef {import('./mounted.js').Mounted} Mounted */
 /** @typedef {import('./mounted.js').Drawn} Drawn */
@@ -39,13 +39,13 @@ const LIT_AFTER_MS = 80;
 let frame = 0;
 let lightTimer = 0;
 effect(() => {
-  const at = cursor.value;
+  const position = cursor.value;
   cancelAnimationFrame(frame);
   frame = requestAnimationFrame(() => {
-    for (const panel of drawnPanels()) placeCursor(panel);
+    for (const panel of listDrawnPanels()) placeCursor(panel);
   });
   clearTimeout(lightTimer);
-  lightTimer = setTimeout(() => lightAll(at?.key ?? null), at ? LIT_AFTER_MS : 0);
+  lightTimer = setTimeout(() => lightAll(position?.key ?? null), position ? LIT_AFTER_MS : 0);
 });
 
 /**
@@ -54,30 +54,30 @@ effect(() => {
  */
 function placeUnder({ element, figure }, event) {
   const { xaxis } = element._fullLayout;
-  const left = event.clientX - element.getBoundingClientRect().left - xaxis._offset;
-  if (left < 0 || left > xaxis._length) return null;
-  const x = xaxis.p2d(left) * figure.unit.size;
+  const offsetX = event.clientX - element.getBoundingClientRect().left - xaxis._offset;
+  if (offsetX < 0 || offsetX > xaxis._length) return null;
+  const x = xaxis.p2d(offsetX) * figure.unit.size;
   return figure.unit.unit === 'step' ? Math.round(x) : x;
 }
 
 /** Returns the recorded x of a point. @param {Plot.Point} point @param {import('./mounted.js').Figure} figure */
-const recordedX = ({ x, data }, { unit }) => unscaled(data.x, Number(x), unit);
+const findRecordedX = ({ x, data }, { unit }) => unscaleX(data.x, Number(x), unit);
 
 /** Roles of traces whose label contains more than the table of values. */
 const NOTES = ['onset', 'mark', 'non-finite'];
 
 /** Reads all panels at the hovered point, or else at the pointer's position. */
 export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ event) {
-  if (!panel.drawn || !panel.figure) return;
+  if (!panel.isDrawn || !panel.figure) return;
   const { metric, figure } = panel;
   if (panel.isPainted) {
-    panel.hovered = nearestPoint(/** @type {Drawn} */ (panel), event);
+    panel.hovered = findNearestPoint(/** @type {Drawn} */ (panel), event);
     placeLabel(/** @type {Drawn} */ (panel));
   }
   const { hovered } = panel;
   panel.element.classList.toggle('is-on-note', NOTES.includes(hovered?.data.meta.role ?? ''));
   if (hovered) {
-    point({ x: recordedX(hovered, figure), metric, key: hovered.data.meta.key });
+    point({ x: findRecordedX(hovered, figure), metric, key: hovered.data.meta.key });
     return;
   }
   const x = placeUnder(/** @type {Drawn} */ (panel), event);
@@ -87,7 +87,7 @@ export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ e
 /** Pins the cursor at the pointer's position. @param {Drawn} panel @param {MouseEvent} event */
 export function pinUnder(panel, event) {
   const { hovered, metric, figure } = panel;
-  const x = hovered ? recordedX(hovered, figure) : placeUnder(panel, event);
+  const x = hovered ? findRecordedX(hovered, figure) : placeUnder(panel, event);
   if (x !== null) pin(x, metric);
 }
 
@@ -96,7 +96,7 @@ export function isOnPoint({ element, hovered }, event) {
   if (!hovered || event.shiftKey) return false;
   const { left, top } = element.getBoundingClientRect();
   const { xaxis, yaxis } = element._fullLayout;
-  const scales = scalesOf(element, hovered.data);
+  const scales = makeScales(element, hovered.data);
   const offset = [
     scales.x(hovered.x) + xaxis._offset - (event.clientX - left),
     scales.y(hovered.y) + yaxis._offset - (event.clientY - top),
@@ -109,26 +109,26 @@ export function isOnPoint({ element, hovered }, event) {
  * @param {1 | -1} direction
  */
 export function moveCursor(direction) {
-  const pinned = cursor.peek();
-  if (!pinned) return;
-  const isOwn = (/** @type {Drawn} */ { metric }) => Number(metric === pinned.metric);
-  const candidates = drawnPanels().sort((a, b) => isOwn(b) - isOwn(a));
-  const next = candidates.map((panel) => nextPoint(panel, pinned.x, direction)).find((x) => x !== null);
-  if (next !== undefined && next !== null) pin(next, pinned.metric);
+  const position = cursor.peek();
+  if (!position) return;
+  const isOwn = (/** @type {Drawn} */ { metric }) => Number(metric === position.metric);
+  const candidates = listDrawnPanels().sort((a, b) => isOwn(b) - isOwn(a));
+  const next = candidates.map((panel) => findNextPoint(panel, position.x, direction)).find((x) => x !== null);
+  if (next !== undefined && next !== null) pin(next, position.metric);
 }
 
 /**
  * Returns the next recorded x of a panel before or after `x`.
  * @param {Drawn} panel @param {number} x @param {1 | -1} direction
  */
-function nextPoint({ figure }, x, direction) {
+function findNextPoint({ figure }, x, direction) {
   const { unit } = figure;
-  const at = x / unit.size;
+  const scaledX = x / unit.size;
   const xs = figure.data
     .filter(({ meta }) => meta.role === 'main')
     .flatMap(({ x: all }) => {
-      const next = direction > 0 ? lastAtOrBelow(all, at) + 1 : lastAtOrBelow(all, justBelow(at));
-      return all[next] === undefined ? [] : [unscaled(all, all[next], unit)];
+      const next = direction > 0 ? findLastAtOrBelow(all, scaledX) + 1 : findLastAtOrBelow(all, justBelow(scaledX));
+      return all[next] === undefined ? [] : [unscaleX(all, all[next], unit)];
     });
   if (!xs.length) return null;
   return direction > 0 ? Math.min(...xs) : Math.max(...xs);
@@ -139,22 +139,22 @@ const justBelow = (x) => x - Math.max(Math.abs(x), 1) * 1e-9;
 
 /** Shows the cursor in one panel, e.g. after it was redrawn. @param {Drawn} panel */
 export function placeCursor(panel) {
-  const at = cursor.peek();
-  if (!at) {
+  const position = cursor.peek();
+  if (!position) {
     panel.line.hidden = true;
     return;
   }
   const { xaxis, yaxis } = panel.element._fullLayout;
-  const x = at.x / panel.figure.unit.size;
-  const left = xaxis.d2p(x);
+  const x = position.x / panel.figure.unit.size;
+  const lineX = xaxis.d2p(x);
   const { line } = panel;
-  line.hidden = !(left >= 0 && left <= xaxis._length);
+  line.hidden = !(lineX >= 0 && lineX <= xaxis._length);
   if (line.hidden) return;
-  line.classList.toggle('is-pinned', at.isPinned);
-  line.style.transform = `translateX(${Math.round(xaxis._offset + left)}px)`;
+  line.classList.toggle('is-pinned', position.isPinned);
+  line.style.transform = `translateX(${Math.round(xaxis._offset + lineX)}px)`;
   line.style.top = `${yaxis._offset}px`;
   line.style.height = `${yaxis._length}px`;
-  placeDot(panel, at.key, x, at.metric === panel.metric, left > xaxis._length * 0.7);
+  placeDot(panel, position.key, x, position.metric === panel.metric, lineX > xaxis._length * 0.7);
 }
 
 /**
@@ -164,15 +164,15 @@ export function placeCursor(panel) {
 function placeDot({ element, figure, line }, key, x, isSource, isLeft) {
   const [dot, label] = /** @type {HTMLCollectionOf<HTMLElement>} */ (line.children);
   const trace = key === null || isSource ? undefined : figure.data.find(isMainOf(key));
-  const at = trace ? lastAtOrBelow(trace.x, x) : -1;
-  dot.hidden = label.hidden = at < 0;
-  if (!trace || at < 0) return;
+  const index = trace ? findLastAtOrBelow(trace.x, x) : -1;
+  dot.hidden = label.hidden = index < 0;
+  if (!trace || index < 0) return;
   const { xaxis, yaxis } = element._fullLayout;
-  const y = trace.y[at] ?? fewerAt(figure.data, key, at);
+  const y = trace.y[index] ?? findFewerValue(figure.data, key, index);
   const top = y === null ? NaN : yaxis.d2p(y);
   dot.hidden = !(top >= 0 && top <= yaxis._length);
   if (!dot.hidden)
-    Object.assign(dot.style, { top: `${top}px`, marginLeft: `${xaxis.d2p(trace.x[at]) - xaxis.d2p(x)}px` });
+    Object.assign(dot.style, { top: `${top}px`, marginLeft: `${xaxis.d2p(trace.x[index]) - xaxis.d2p(x)}px` });
   label.textContent = y === null ? 'not finite' : formatValue(y);
   label.className = isLeft ? 'is-left' : '';
 }
@@ -184,9 +184,10 @@ const isMainOf =
 
 /**
  * Returns the value of a mean at a point with fewer runs, which belongs to a separate line.
- * @param {Plot.Trace[]} data @param {string | null} key @param {number} at @returns {number | null}
+ * @param {Plot.Trace[]} data @param {string | null} key @param {number} index @returns {number | null}
  */
-const fewerAt = (data, key, at) => data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[at] ?? null;
+const findFewerValue = (data, key, index) =>
+  data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[index] ?? null;
 
 /** @type {string | null} */
 let lit = null;
@@ -195,7 +196,7 @@ let lit = null;
 function lightAll(key) {
   if (key === lit) return;
   lit = key;
-  for (const panel of drawnPanels()) light(panel, key);
+  for (const panel of listDrawnPanels()) light(panel, key);
 }
 
 function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas }, /** @type {string | null} */ key) {
@@ -207,7 +208,7 @@ function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas },
     return paint(
       canvas,
       element,
-      paintedOf(figure.data).filter(({ meta }) => meta.key === key),
+      selectPainted(figure.data).filter(({ meta }) => meta.key === key),
     );
   for (const trace of element.querySelectorAll('.scatterlayer .trace')) {
     const { __data__: points } = /** @type {Element & {__data__?: {trace?: Plot.Trace}[]}} D3's */ (trace);
@@ -219,7 +220,7 @@ function light(/** @type {Drawn} */ { element, figure, isPainted, lit: canvas },
 export function paintCurves(/** @type {Drawn} */ panel) {
   const { element, figure, curves, isPainted } = panel;
   curves.hidden = !isPainted;
-  if (isPainted) paint(curves, element, paintedOf(figure.data));
+  if (isPainted) paint(curves, element, selectPainted(figure.data));
   if (isPainted || !panel.lit.hidden) light(panel, lit);
 }
 

@@ -9,13 +9,17 @@ import { signal } from '../dom.js';
 /** @type {import('../../vendor/signals.js').Signal<Cursor | null>} */
 export const cursor = signal(null);
 
-/** Moves the cursor to the pointer, unless it is pinned. @param {Omit<Cursor, 'isPinned'> | null} at */
-export function point(at) {
+/** Moves the cursor to the pointer, unless it is pinned. @param {Omit<Cursor, 'isPinned'> | null} target */
+export function point(target) {
   const current = cursor.peek();
   if (current?.isPinned) return;
-  if (at === null ? current === null : current?.x === at.x && current.metric === at.metric && current.key === at.key)
+  if (
+    target === null
+      ? current === null
+      : current?.x === target.x && current.metric === target.metric && current.key === target.key
+  )
     return;
-  cursor.value = at && { ...at, isPinned: false };
+  cursor.value = target && { ...target, isPinned: false };
 }
 
 /** Pins the cursor, whether or not it was pinned before. @param {number} x @param {string} metric */
@@ -23,6 +27,6 @@ export function pin(x, metric) {
   cursor.value = { x, metric, key: null, isPinned: true };
 }
 
-export function free() {
+export function unpin() {
   cursor.value = null;
 }

@@ -7,7 +7,7 @@ import { follow, isOnPoint, markElements, paintCurves, pinUnder, placeCursor, pl
 import { point } from './cursor.js';
 import { panels } from './mounted.js';
 import { placeLabel } from './nearest.js';
-import { isPainted, plottedOf } from './paint.js';
+import { isPainted, selectPlotted } from './paint.js';
 
 /** @typedef {import('./mounted.js').Figure} Figure */
 /** @typedef {import('./mounted.js').Handlers} Handlers */
@@ -33,18 +33,18 @@ const AT_ONCE_MS = 25;
 const waitingPanels = new Set();
 let isDrawing = false;
 /** @type {Promise<Plot.Library> | null} */
-let loading = null;
+let plotlyPromise = null;
 
 /** Loads the library once. Panels wait for it. @returns {Promise<Plot.Library>} */
 export function loadPlotly() {
-  loading ??= new Promise((resolve, reject) => {
+  plotlyPromise ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
     script.src = plotlyAddress();
     script.onload = () => resolve(window.Plotly);
     script.onerror = () => reject(new Error('The chart library could not be loaded'));
     document.head.append(script);
   });
-  return loading;
+  return plotlyPromise;
 }
 
 loadPlotly().catch(() => {}); // start loading while the page requests its data; callers that await it handle a failure
@@ -53,16 +53,16 @@ const nearness = new IntersectionObserver(
   (entries) => {
     for (const { target, isIntersecting } of entries) {
       const panel = panels.get(target);
-      if (panel && panel.near !== isIntersecting) come(panel, isIntersecting);
+      if (panel && panel.isNear !== isIntersecting) handleIntersection(panel, isIntersecting);
     }
   },
   { rootMargin: `${NEAR_PX}px`, scrollMargin: `${NEAR_PX}px` },
 );
 
-function come(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
-  panel.near = isNear;
+function handleIntersection(/** @type {Mounted} */ panel, /** @type {boolean} */ isNear) {
+  panel.isNear = isNear;
   panel.handlers.onNear?.(isNear);
-  if (isNear) ask(panel);
+  if (isNear) requestDraw(panel);
   else purge(panel);
 }
 
@@ -78,7 +78,7 @@ function startsNear(element) {
 const sizes = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     const panel = panels.get(target);
-    if (panel?.drawn && panel.element.offsetParent !== null) ask(panel);
+    if (panel?.isDrawn && panel.element.offsetParent !== null) requestDraw(panel);
   }
 });
 
@@ -96,24 +96,24 @@ export function mountPanel(element, metric, handlers) {
     ...markElements(),
     handlers,
     figure: null,
-    near: false,
-    drawn: false,
+    isNear: false,
+    isDrawn: false,
     isPainted: false,
-    plotted: '',
+    plotContent: '',
     hovered: null,
   };
   panels.set(element, panel);
   nearness.observe(element);
   sizes.observe(element);
-  if (startsNear(element)) come(panel, true);
+  if (startsNear(element)) handleIntersection(panel, true);
   element.addEventListener('mousemove', (event) => follow(panel, event));
-  element.addEventListener('mouseleave', () => leave(panel));
-  element.addEventListener('pointerdown', (event) => pressed(panel, event), { capture: true });
-  element.addEventListener('wheel', (event) => wheeled(panel, event), { passive: false });
+  element.addEventListener('mouseleave', () => handleLeave(panel));
+  element.addEventListener('pointerdown', (event) => handlePointerDown(panel, event), { capture: true });
+  element.addEventListener('wheel', (event) => handleWheel(panel, event), { passive: false });
   return {
     draw(figure) {
       panel.figure = figure;
-      ask(panel);
+      requestDraw(panel);
     },
     dispose() {
       nearness.unobserve(element);
@@ -125,8 +125,8 @@ export function mountPanel(element, metric, handlers) {
   };
 }
 
-function ask(/** @type {Mounted} */ panel) {
-  if (!panel.near || !panel.figure) return;
+function requestDraw(/** @type {Mounted} */ panel) {
+  if (!panel.isNear || !panel.figure) return;
   waitingPanels.add(panel);
   if (!isDrawing) requestAnimationFrame(drawWaiting);
   isDrawing = true;
@@ -141,9 +141,9 @@ async function drawWaiting() {
     const Plotly = await loadPlotly();
     let since = performance.now();
     while (waitingPanels.size) {
-      for (const panel of nearestFirst(waitingPanels)) {
+      for (const panel of compareDistance(waitingPanels)) {
         waitingPanels.delete(panel);
-        if (!panel.near || !panel.figure || !panels.has(panel.element)) continue;
+        if (!panel.isNear || !panel.figure || !panels.has(panel.element)) continue;
         await drawNow(Plotly, /** @type {Drawn} */ (panel));
         if (performance.now() - since < AT_ONCE_MS) continue;
         await yieldToBrowser();
@@ -160,7 +160,7 @@ const yieldToBrowser = () =>
   window.scheduler?.yield ? window.scheduler.yield() : new Promise((resolve) => setTimeout(resolve));
 
 /** Returns the panels sorted by their distance from the middle of the screen. @param {Set<Mounted>} candidates */
-function nearestFirst(candidates) {
+function compareDistance(candidates) {
   const distances = [...candidates].map((panel) => {
     const { top, height } = panel.element.getBoundingClientRect();
     return { panel, distance: Math.abs(top + height / 2 - innerHeight / 2) };
@@ -172,7 +172,7 @@ function nearestFirst(candidates) {
 async function drawNow(Plotly, panel) {
   const { element, figure } = panel;
   panel.isPainted = isPainted(figure.data);
-  const data = /** @type {Plot.Trace[]} */ (panel.isPainted ? plottedOf(figure.data) : figure.data);
+  const data = /** @type {Plot.Trace[]} */ (panel.isPainted ? selectPlotted(figure.data) : figure.data);
   const layout = /** @type {Plot.Layout} */ ({
     ...figure.layout,
     width: element.clientWidth,
@@ -180,12 +180,12 @@ async function drawNow(Plotly, panel) {
   });
   if (panel.isPainted) Object.assign(layout, { hovermode: false });
   if (!data.some(({ yaxis }) => yaxis === 'y2')) delete layout.yaxis2; // Plotly would draw an empty second plot
-  const plotted = panel.isPainted ? JSON.stringify([data, layout]) : '';
-  if (panel.drawn && plotted && plotted === panel.plotted) return placeAll(panel); // only painted curves changed
+  const plotContent = panel.isPainted ? JSON.stringify([data, layout]) : '';
+  if (panel.isDrawn && plotContent && plotContent === panel.plotContent) return placeAll(panel); // only painted curves changed
   await Plotly.react(element, data, layout, CONFIG);
-  panel.plotted = plotted;
-  if (panel.drawn) return keepCanvases(panel);
-  panel.drawn = true;
+  panel.plotContent = plotContent;
+  if (panel.isDrawn) return keepCanvases(panel);
+  panel.isDrawn = true;
   element.prepend(panel.shade);
   element.append(panel.line, panel.label);
   keepCanvases(panel);
@@ -198,7 +198,7 @@ async function drawNow(Plotly, panel) {
   element.on('plotly_unhover', () => {
     panel.hovered = null;
   });
-  element.on('plotly_relayout', (change) => relaid(panel, change));
+  element.on('plotly_relayout', (change) => handleRelayout(panel, change));
   element.on('plotly_doubleclick', () => reset(Plotly, panel));
 }
 
@@ -218,8 +218,8 @@ function placeAll(panel) {
 }
 
 function purge(/** @type {Mounted} */ panel) {
-  if (!panel.drawn) return;
-  panel.drawn = false;
+  if (!panel.isDrawn) return;
+  panel.isDrawn = false;
   panel.hovered = null;
   window.Plotly.purge(panel.element);
   panel.element.replaceChildren();
@@ -237,22 +237,22 @@ const MAX_CLICK_MOVE_PX = 4;
  * click is delayed, because it may be the first half of the double click that resets the zoom.
  * @param {Mounted} mounted @param {PointerEvent} downEvent
  */
-function pressed(mounted, downEvent) {
-  if (downEvent.button !== 0 || !mounted.drawn) return;
+function handlePointerDown(mounted, downEvent) {
+  if (downEvent.button !== 0 || !mounted.isDrawn) return;
   const panel = /** @type {Drawn} */ ({ ...mounted });
-  const released = (/** @type {PointerEvent} */ upEvent) => {
+  const handleRelease = (/** @type {PointerEvent} */ upEvent) => {
     if (Math.hypot(upEvent.clientX - downEvent.clientX, upEvent.clientY - downEvent.clientY) > MAX_CLICK_MOVE_PX)
       return;
     if (performance.now() - resetAt < CONFIG.doubleClickDelay) return;
     const isZoomed = panel.figure.isZoomed || !panel.element._fullLayout.yaxis.autorange;
     clearTimeout(clickTimer);
-    clickTimer = setTimeout(() => clicked(panel, upEvent), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
+    clickTimer = setTimeout(() => handleClick(panel, upEvent), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
   };
-  document.addEventListener('pointerup', released, { capture: true, once: true });
+  document.addEventListener('pointerup', handleRelease, { capture: true, once: true });
 }
 
 /** @param {Drawn} panel @param {PointerEvent} event */
-function clicked(panel, event) {
+function handleClick(panel, event) {
   if (!panel.hovered || !isOnPoint(panel, event)) return pinUnder(panel, event);
   const { run, key } = panel.hovered.data.meta;
   return panel.handlers.onPoint?.(run, panel.hovered.customdata, key);
@@ -261,8 +261,8 @@ function clicked(panel, event) {
 const PER_NOTCH = 1.2;
 
 /** Stretches the y axis around the pointer, for Alt and the wheel. @param {Mounted} panel @param {WheelEvent} event */
-function wheeled({ element, drawn, handlers }, event) {
-  if (!event.altKey || !drawn || !handlers.onRange) return;
+function handleWheel({ element, isDrawn, handlers }, event) {
+  if (!event.altKey || !isDrawn || !handlers.onRange) return;
   event.preventDefault();
   const { yaxis } = element._fullLayout;
   const top = event.clientY - element.getBoundingClientRect().top - yaxis._offset;
@@ -273,7 +273,7 @@ function wheeled({ element, drawn, handlers }, event) {
 }
 
 /** @param {Drawn} panel @param {Record<string, any>} change */
-function relaid(panel, change) {
+function handleRelayout(panel, change) {
   const range =
     change['xaxis.range'] ??
     (change['xaxis.range[0]'] === undefined ? null : [change['xaxis.range[0]'], change['xaxis.range[1]']]);
@@ -291,10 +291,10 @@ function reset(Plotly, panel) {
   panel.handlers.onZoom?.(null);
 }
 
-function leave(/** @type {Mounted} */ panel) {
+function handleLeave(/** @type {Mounted} */ panel) {
   panel.hovered = null;
   point(null);
-  if (!panel.drawn) return;
+  if (!panel.isDrawn) return;
   if (panel.isPainted) placeLabel(/** @type {Drawn} */ (panel));
   else window.Plotly.Fx.unhover(panel.element);
 }
@@ -305,14 +305,14 @@ function leave(/** @type {Mounted} */ panel) {
  */
 
 /** Returns the SVG source of a figure. @param {Standing} figure @returns {Promise<string>} */
-export async function pictureOf({ data, layout }) {
+export async function renderPicture({ data, layout }) {
   const Plotly = await loadPlotly();
   const { width, height } = layout;
   return Plotly.toImage({ data, layout, config: CONFIG }, { format: 'svg', width, height, imageDataOnly: true });
 }
 
 /** Returns the visible range of a panel's y axis, or null before it is drawn. @param {HTMLElement | null} element */
-export function rangeSeen(element) {
+export function readShownRange(element) {
   const panel = element && panels.get(element);
-  return panel?.drawn ? /** @type {[number, number]} */ ([...panel.element._fullLayout.yaxis.range]) : null;
+  return panel?.isDrawn ? /** @type {[number, number]} */ ([...panel.element._fullLayout.yaxis.range]) : null;
 }

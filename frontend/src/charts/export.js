@@ -1,7 +1,7 @@
 /** Converts a panel to a self-contained figure with title, legend, axes with units and notes on its data. Pure. */
 import { countText, deltaText } from '../lib/reading.js';
 import { formatValue } from '../lib/text/format.js';
-import { plain } from './parts.js';
+import { escapeMarkup } from './parts.js';
 
 /** @typedef {import('./mounted.js').Figure} Figure */
 /** @typedef {import('../lib/reading.js').Row} Row */
@@ -23,25 +23,25 @@ const PER_LINE = 150;
 /** A value beyond the range of every axis. */
 const OUTSIDE_VALUE = 1e12;
 
-/** @param {string} text @param {number} most */
-const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+/** @param {string} text @param {number} maxLength */
+const shortenText = (text, maxLength) => (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text);
 
 /** Splits a long text, e.g. a link, into lines. @param {string} text */
-const wrapped = (text) => text.match(new RegExp(`.{1,${PER_LINE}}`, 'gsu')) ?? [];
+const wrapText = (text) => text.match(new RegExp(`.{1,${PER_LINE}}`, 'gsu')) ?? [];
 
 /**
  * Returns a line's legend entry: its name and, if values were read, its value, the difference to the baseline and n.
  * @param {Row} row @param {string} position
  */
-function entryOf(row, position) {
+function formatEntry(row, position) {
   const { name, recorded, delta, isBaseline } = row;
-  const n = countText(row);
-  if (!position) return shortened(name, MAX_NAME);
+  const count = countText(row);
+  if (!position) return shortenText(name, MAX_NAME);
   return [
-    shortened(name, MAX_NAME),
+    shortenText(name, MAX_NAME),
     recorded ? formatValue(recorded.value) : 'no value',
     isBaseline ? '(baseline)' : delta !== null && `(${deltaText(delta)})`,
-    n && `n ${n}`,
+    count && `n ${count}`,
     row.isOlder && recorded && `at step ${recorded.step}`,
   ]
     .filter(Boolean)
@@ -50,19 +50,21 @@ function entryOf(row, position) {
 
 /**
  * Returns the figure for a file, with the required height.
- * @param {Figure} figure @param {About} about
+ * @param {Figure} figure @param {About} exportInfo
  * @returns {{data: Plot.Trace[], layout: Plot.Layout}} both as Plotly's own JSON
  */
-export function exportOf({ data, layout, healthy, unit }, about) {
-  const { theme, rows, mostEntries = 40 } = about;
+export function makeExport({ data, layout, healthy, unit }, exportInfo) {
+  const { theme, rows, mostEntries = 40 } = exportInfo;
   const main = rows.filter(({ role }) => role === 'main').slice(0, mostEntries);
-  const omitted = rows.filter(({ role }) => role === 'main').length - main.length;
-  const entries = new Map(main.map((row, rank) => [row.key, { name: plain(entryOf(row, about.position)), rank }]));
+  const omittedCount = rows.filter(({ role }) => role === 'main').length - main.length;
+  const entries = new Map(
+    main.map((row, rank) => [row.key, { name: escapeMarkup(formatEntry(row, exportInfo.position)), rank }]),
+  );
   const notes = [
-    ...about.notes,
-    ...(omitted ? [`legend: the first ${main.length} of ${main.length + omitted} lines`] : []),
+    ...exportInfo.notes,
+    ...(omittedCount ? [`legend: the first ${main.length} of ${main.length + omittedCount} lines`] : []),
   ];
-  const foot = [...wrapped(notes.join(' · ')), ...wrapped(about.link)];
+  const foot = [...wrapText(notes.join(' · ')), ...wrapText(exportInfo.link)];
   const bottom = 70 + main.length * LINE + (main.length ? LINE : 0) + foot.length * SMALL;
   const height = TOP + PLOT_HEIGHT + bottom;
   const belowPlot = (/** @type {number} */ pixels) => -pixels / PLOT_HEIGHT;
@@ -76,10 +78,10 @@ export function exportOf({ data, layout, healthy, unit }, about) {
       width: WIDTH,
       height,
       margin: { l: 84, r: 24, t: TOP, b: bottom },
-      paper_bgcolor: about.background,
+      paper_bgcolor: exportInfo.background,
       title: {
-        text: plain(about.title),
-        subtitle: { text: plain(about.subtitle), font: { size: 12, color: theme.label } },
+        text: escapeMarkup(exportInfo.title),
+        subtitle: { text: escapeMarkup(exportInfo.subtitle), font: { size: 12, color: theme.label } },
         x: 0,
         xanchor: 'left',
         xref: 'paper',
@@ -89,7 +91,7 @@ export function exportOf({ data, layout, healthy, unit }, about) {
       },
       showlegend: main.length > 0,
       legend: {
-        title: { text: plain(about.position), font: { size: 12 } },
+        title: { text: escapeMarkup(exportInfo.position), font: { size: 12 } },
         orientation: 'v',
         x: 0,
         xanchor: 'left',
@@ -98,11 +100,11 @@ export function exportOf({ data, layout, healthy, unit }, about) {
         itemsizing: 'constant',
         font: { size: 12, color: theme.ink },
       },
-      yaxis: { ...layout.yaxis, ...(about.yRange ? { range: about.yRange, autorange: false } : {}) },
-      shapes: [...healthyShape(healthy, theme), ...cursorShape(about.cursorX, unit.size, layout, theme)],
+      yaxis: { ...layout.yaxis, ...(exportInfo.yRange ? { range: exportInfo.yRange, autorange: false } : {}) },
+      shapes: [...makeHealthyShape(healthy, theme), ...makeCursorShape(exportInfo.cursorX, unit.size, layout, theme)],
       annotations: [
         {
-          text: foot.map(plain).join('<br>'),
+          text: foot.map(escapeMarkup).join('<br>'),
           showarrow: false,
           xref: 'paper',
           yref: 'paper',
@@ -119,7 +121,7 @@ export function exportOf({ data, layout, healthy, unit }, about) {
 }
 
 /** @param {(number | null)[] | null} healthy @param {Record<string, string>} theme */
-function healthyShape(healthy, theme) {
+function makeHealthyShape(healthy, theme) {
   if (!healthy) return [];
   const [low, high] = healthy;
   return [
@@ -140,7 +142,7 @@ function healthyShape(healthy, theme) {
 }
 
 /** @param {number | null} x @param {number} size @param {Plot.Layout} layout @param {Record<string, string>} theme */
-const cursorShape = (x, size, layout, theme) =>
+const makeCursorShape = (x, size, layout, theme) =>
   x === null
     ? []
     : [

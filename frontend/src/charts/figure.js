@@ -5,10 +5,10 @@
 import { withOpacity } from '../lib/colours.js';
 import { formatValue } from '../lib/text/format.js';
 import { isSparse } from '../lib/metrics.js';
-import { markTrace, onsetTraces } from './marks.js';
-import { isMetricAxis, xUnitOf } from '../lib/series.js';
-import { plain, scaled } from './parts.js';
-import { bandToShade, extentOf, layoutOf } from './layout.js';
+import { makeMarkTrace, makeOnsetTraces } from './marks.js';
+import { isMetricAxis, findXUnit } from '../lib/series.js';
+import { escapeMarkup, scaleX } from './parts.js';
+import { chooseBandToShade, findExtent, makeLayout } from './layout.js';
 import { lookup } from '../lib/lookup.js';
 
 /**
@@ -24,8 +24,8 @@ import { lookup } from '../lib/lookup.js';
  *   `titled`: axes have titles
  */
 
-/** @typedef {ReturnType<typeof xUnit>} Unit of the x axis */
-/** @typedef {ReturnType<typeof pathOf>} Path */
+/** @typedef {ReturnType<typeof chooseXUnit>} Unit of the x axis */
+/** @typedef {ReturnType<typeof makePath>} Path */
 
 const AT_TOP = 0.97;
 const AT_BOTTOM = 0.03;
@@ -40,7 +40,7 @@ const NON_FINITE = {
 };
 
 /** Returns the key that identifies a line: its run or its group. @param {Series} series */
-export const keyOf = (series) => series.run ?? series.group ?? series.name;
+export const seriesKey = (series) => series.run ?? series.group ?? series.name;
 
 /**
  * Returns whether an x range contains no part of any series, including lines that cross it.
@@ -59,33 +59,37 @@ export const isOutside = (items, [from, to]) =>
  * @param {number} largest
  * @returns {{size: number, unit: string}}
  */
-export function xUnit(kind, largest) {
-  if (kind !== 'wall') return { size: 1, unit: plain(xUnitOf(kind)) };
+export function chooseXUnit(kind, largest) {
+  if (kind !== 'wall') return { size: 1, unit: escapeMarkup(findXUnit(kind)) };
   if (largest >= 10_800) return { size: 3600, unit: 'h' };
   return largest >= 300 ? { size: 60, unit: 'min' } : { size: 1, unit: 's' };
 }
 
 /**
- * The points of a line with a gap (null) at each non-finite value. `at` is a point's index in the series, or -1 in a
- * gap.
- * Runs with a non-finite value are left out of a mean, and `n` counts the others. The mean has a gap if no run is
- * finite.
- * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
+ * The points of a line with a gap (null) at each non-finite value. `indexes` are those of the points in the series,
+ * or -1 in a gap. Runs with a non-finite value are left out of a mean, and `n` counts the others. The mean has a gap if
+ * no run is finite.
+ * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], indexes: number[]}}
  */
-export function pathOf({ x, values, steps, gaps, non_finite: nonFinite }) {
-  const indexes = values.map((_, at) => at);
+export function makePath({ x, values, steps, gaps, non_finite: nonFinite }) {
+  const indexes = values.map((_, index) => index);
   const breaks = gaps ?? nonFinite;
-  if (!breaks.length) return { x, y: values, steps, at: indexes };
-  /** @type {ReturnType<typeof pathOf>} */
-  const path = { x: [], y: [], steps: [], at: [] };
-  const add = (/** @type {number} */ pointX, /** @type {number | null} */ y, /** @type {number} */ step, at = -1) => {
+  if (!breaks.length) return { x, y: values, steps, indexes };
+  /** @type {ReturnType<typeof makePath>} */
+  const path = { x: [], y: [], steps: [], indexes: [] };
+  const add = (
+    /** @type {number} */ pointX,
+    /** @type {number | null} */ y,
+    /** @type {number} */ step,
+    index = -1,
+  ) => {
     path.x.push(pointX);
     path.y.push(y);
     path.steps.push(step);
-    path.at.push(at);
+    path.indexes.push(index);
   };
   let next = 0;
-  for (const gap of breaks.map((point) => ({ step: point.step, x: point.x ?? point.step })).sort(inOrder)) {
+  for (const gap of breaks.map((point) => ({ step: point.step, x: point.x ?? point.step })).sort(compareByX)) {
     for (; next < x.length && (x[next] - gap.x || steps[next] - gap.step) <= 0; next += 1)
       add(x[next], values[next], steps[next], next);
     add(gap.x, null, gap.step);
@@ -95,13 +99,13 @@ export function pathOf({ x, values, steps, gaps, non_finite: nonFinite }) {
 }
 
 /** @typedef {{x: number, step: number}} Gap @param {Gap} a @param {Gap} b */
-const inOrder = (a, b) => a.x - b.x || a.step - b.step;
+const compareByX = (a, b) => a.x - b.x || a.step - b.step;
 
 /**
  * Replaces points without a logarithm by gaps if an axis is logarithmic.
  * @param {Path} path @param {View} view @returns {Path}
  */
-function drawable(path, { logX, logY }) {
+function makeDrawable(path, { logX, logY }) {
   if (!logX && !logY) return path;
   const has = (/** @type {number} */ i) => (!logY || (path.y[i] ?? 0) > 0) && (!logX || path.x[i] > 0);
   return { ...path, y: path.y.map((value, i) => (has(i) ? value : null)) };
@@ -112,11 +116,11 @@ function drawable(path, { logX, logY }) {
  * @param {(number|null)[]} y
  * @returns {number[] | null}
  */
-export function isolatedSizes(y) {
+export function findIsolatedSizes(y) {
   const isGap = (/** @type {number} */ i) => i < 0 || i >= y.length || y[i] === null;
   const isAlone = (/** @type {number} */ i) => !isGap(i) && isGap(i - 1) && isGap(i + 1);
-  let [isAny, at] = [isAlone(0), y.indexOf(null)];
-  for (; !isAny && at >= 0; at = y.indexOf(null, at + 1)) isAny = isAlone(at + 1) || isAlone(at - 1);
+  let [isAny, index] = [isAlone(0), y.indexOf(null)];
+  for (; !isAny && index >= 0; index = y.indexOf(null, index + 1)) isAny = isAlone(index + 1) || isAlone(index - 1);
   return isAny ? y.map((_, i) => (isAlone(i) ? 5 : 0)) : null;
 }
 
@@ -125,7 +129,7 @@ export function isolatedSizes(y) {
  * logarithm.
  * @param {Series} series @param {boolean} logY @returns {{x: (number|null)[], y: (number|null)[]}}
  */
-export function bandOf({ x, low: lows, high: highs }, logY = false) {
+export function makeBandOutline({ x, low: lows, high: highs }, logY = false) {
   const [low, high] = [lows ?? [], highs ?? []];
   const inside = (/** @type {number} */ i) =>
     typeof low[i] === 'number' && typeof high[i] === 'number' && (!logY || low[i] > 0);
@@ -151,7 +155,7 @@ export function bandOf({ x, low: lows, high: highs }, logY = false) {
 const MAX_MARKERS = 60;
 
 /** Returns the line width, which is thinner if there are many lines. @param {number} count */
-const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1);
+const chooseMainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1);
 
 const ROLES = {
   main: { width: 1.8, opacity: 1 },
@@ -161,61 +165,66 @@ const ROLES = {
 };
 
 /** @param {Line} line @param {View} view @param {Unit} unit */
-function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, view, unit, most = Infinity) {
-  const { x, y, steps, at } = drawable(pathOf(series), view);
+function makeLineTrace(
+  { series, name, look, role = 'main', key = seriesKey(series) },
+  view,
+  unit,
+  maxWidth = Infinity,
+) {
+  const { x, y, steps, indexes } = makeDrawable(makePath(series), view);
   const { width, opacity } = ROLES[role];
-  const isolated = isolatedSizes(y);
+  const markerSizes = findIsolatedSizes(y);
   const sparse = isSparse(view.metric) && y.length <= MAX_MARKERS;
   const spread = series.n ? '<br>%{text}' : '';
   return {
     type: 'scatter',
-    x: scaled(x, unit),
+    x: scaleX(x, unit),
     y,
     customdata: steps,
-    mode: sparse || isolated ? 'lines+markers' : 'lines',
+    mode: sparse || markerSizes ? 'lines+markers' : 'lines',
     opacity,
-    line: { color: look.colour, width: sparse ? 1 : Math.min(width, most), dash: look.dash, simplify: true },
+    line: { color: look.colour, width: sparse ? 1 : Math.min(width, maxWidth), dash: look.dash, simplify: true },
     marker: sparse
       ? { symbol: 'square-open', size: 7, color: look.colour, line: { width: 1.5 } }
-      : { color: look.colour, size: isolated ?? 4, line: { width: 0 } },
+      : { color: look.colour, size: markerSizes ?? 4, line: { width: 0 } },
     meta: { key, run: series.run ?? null, role },
-    name: plain(name),
+    name: escapeMarkup(name),
     hoverinfo: role === 'raw' ? 'skip' : undefined,
-    text: spreadTexts(series, at),
+    text: makeSpreadTexts(series, indexes),
     hovertemplate:
       role === 'raw'
         ? undefined
-        : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPosition(view, unit, series)}${spread}<extra></extra>`,
+        : `<b>${escapeMarkup(name)}</b>  %{y:.4~g}<br>${formatHoverPosition(view, unit, series)}${spread}<extra></extra>`,
   };
 }
 
 /**
  * Returns the traces of a mean. It is faint and thin at points with fewer runs, e.g. after the end of a run.
- * @param {Line} line @param {View} view @param {Unit} unit @param {number} most width
+ * @param {Line} line @param {View} view @param {Unit} unit @param {number} maxWidth width
  */
-function meanTraces(line, view, unit, most) {
-  const trace = lineTrace(line, view, unit, most);
+function makeMeanTraces(line, view, unit, maxWidth) {
+  const trace = makeLineTrace(line, view, unit, maxWidth);
   const { n } = line.series;
   if (!Array.isArray(n) || !n.length || Math.min(...n) === Math.max(...n)) return [trace];
   const mostRuns = Math.max(...n);
-  const { at } = pathOf(line.series);
-  const isFew = (/** @type {number} */ i) => at[i] >= 0 && n[at[i]] < mostRuns;
+  const { indexes } = makePath(line.series);
+  const isFew = (/** @type {number} */ i) => indexes[i] >= 0 && n[indexes[i]] < mostRuns;
   const touches = (/** @type {number} */ i) =>
-    isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < at.length && isFew(i + 1));
+    isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < indexes.length && isFew(i + 1));
   const traceWhere = (
     /** @type {string} */ role,
     /** @type {(i: number) => boolean} */ has,
     /** @type {Plot.Trace} */ look,
   ) => {
     const y = trace.y.map((value, i) => (has(i) ? value : null));
-    const isolated = isolatedSizes(y);
+    const markerSizes = findIsolatedSizes(y);
     return {
       ...trace,
       ...look,
       y,
-      mode: isolated ? 'lines+markers' : trace.mode,
+      mode: markerSizes ? 'lines+markers' : trace.mode,
       meta: { ...trace.meta, role },
-      marker: trace.marker.symbol ? trace.marker : { ...trace.marker, size: isolated ?? 4 },
+      marker: trace.marker.symbol ? trace.marker : { ...trace.marker, size: markerSizes ?? 4 },
     };
   };
   const thin = { opacity: 0.5, line: { ...trace.line, width: trace.line.width * 0.7 } };
@@ -224,15 +233,16 @@ function meanTraces(line, view, unit, most) {
 
 /**
  * Returns, for each point of a mean, a text with its number of runs and the range of its band.
- * @param {Series} series @param {number[]} at
+ * @param {Series} series @param {number[]} indexes
  */
-function spreadTexts({ n, runs, low, high }, at) {
+function makeSpreadTexts({ n, runs, low, high }, indexes) {
   if (!n) return undefined;
-  const countOf = (/** @type {number} */ i) => `n ${n[i]}${runs && runs.length > n[i] ? ` of ${runs.length}` : ''}`;
-  return at.map((i) =>
+  const formatCountAt = (/** @type {number} */ i) =>
+    `n ${n[i]}${runs && runs.length > n[i] ? ` of ${runs.length}` : ''}`;
+  return indexes.map((i) =>
     i < 0
       ? ''
-      : `${countOf(i)}${typeof low?.[i] === 'number' ? `, ${formatValue(low[i])} to ${formatValue(high?.[i])}` : ''}`,
+      : `${formatCountAt(i)}${typeof low?.[i] === 'number' ? `, ${formatValue(low[i])} to ${formatValue(high?.[i])}` : ''}`,
   );
 }
 
@@ -240,18 +250,18 @@ function spreadTexts({ n, runs, low, high }, at) {
  * Returns the position in a label. A mean over time has no step, because runs reach steps at different times.
  * @param {View} view @param {Unit} unit @param {Series} series
  */
-const hoverPosition = ({ xKind }, { unit }, { n }) =>
+const formatHoverPosition = ({ xKind }, { unit }, { n }) =>
   xKind === 'step'
     ? 'step %{customdata}'
     : `${n ? '' : 'step %{customdata} · '}${isMetricAxis(xKind) ? `${unit} %{x:.4~g}` : `%{x:.4~s} ${unit}`}`;
 
 /** @param {Line} line @param {View} view @param {Unit} unit */
-function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
-  const { x, y } = bandOf(series, view.logY);
+function makeBandTrace({ series, look, key = seriesKey(series) }, view, unit) {
+  const { x, y } = makeBandOutline(series, view.logY);
   return {
     type: 'scatter',
     mode: 'lines',
-    x: scaled(x, unit),
+    x: scaleX(x, unit),
     y,
     fill: 'toself',
     fillcolor: withOpacity(look.colour, 0.16),
@@ -262,14 +272,14 @@ function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
 }
 
 /** @param {Line} line @param {Unit} unit */
-function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
+function makeNonFiniteTrace({ series, name, look, key = seriesKey(series) }, unit) {
   const points = series.non_finite;
   const draw = points.map(({ value }) => lookup(NON_FINITE, value));
   return {
     type: 'scatter',
     mode: 'markers',
     yaxis: 'y2',
-    x: scaled(
+    x: scaleX(
       points.map(({ x, step }) => x ?? step),
       unit,
     ),
@@ -283,8 +293,8 @@ function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
       line: { width: 2, color: look.colour },
     },
     meta: { key, run: series.run ?? null, role: 'non-finite' },
-    name: plain(name),
-    hovertemplate: `<b>${plain(name)}</b>  %{text}<br>step %{customdata}<extra></extra>`,
+    name: escapeMarkup(name),
+    hovertemplate: `<b>${escapeMarkup(name)}</b>  %{text}<br>step %{customdata}<extra></extra>`,
     cliponaxis: false,
   };
 }
@@ -295,17 +305,19 @@ function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
  * @param {View} view
  * @param {{size: number, unit: string}} unit
  */
-export function tracesOf(lines, view, unit) {
-  const linesOf = (/** @type {string} */ role) => lines.filter((line) => (line.role ?? 'main') === role);
-  const main = linesOf('main');
+export function makeTraces(lines, view, unit) {
+  const linesWithRole = (/** @type {string} */ role) => lines.filter((line) => (line.role ?? 'main') === role);
+  const main = linesWithRole('main');
   return [
-    ...(isMetricAxis(view.xKind) ? [] : onsetTraces(main, view, unit)),
-    ...(view.marks?.length && main.length && !isMetricAxis(view.xKind) ? [markTrace(main[0].series, view, unit)] : []),
-    ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
-    ...linesOf('raw').map((line) => lineTrace(line, view, unit)),
-    ...linesOf('seed').map((line) => lineTrace(line, view, unit)),
-    ...main.flatMap((line) => meanTraces(line, view, unit, mainWidth(main.length))),
-    ...main.filter(({ series }) => series.non_finite.length).map((line) => nonFiniteTrace(line, unit)),
+    ...(isMetricAxis(view.xKind) ? [] : makeOnsetTraces(main, view, unit)),
+    ...(view.marks?.length && main.length && !isMetricAxis(view.xKind)
+      ? [makeMarkTrace(main[0].series, view, unit)]
+      : []),
+    ...main.filter(({ series }) => series.low?.length).map((line) => makeBandTrace(line, view, unit)),
+    ...linesWithRole('raw').map((line) => makeLineTrace(line, view, unit)),
+    ...linesWithRole('seed').map((line) => makeLineTrace(line, view, unit)),
+    ...main.flatMap((line) => makeMeanTraces(line, view, unit, chooseMainWidth(main.length))),
+    ...main.filter(({ series }) => series.non_finite.length).map((line) => makeNonFiniteTrace(line, unit)),
   ];
 }
 
@@ -314,17 +326,17 @@ export function tracesOf(lines, view, unit) {
  * @param {View} view
  * @returns {{data: Plot.Trace[], layout: Plot.Layout, unit: Unit, isZoomed: boolean, healthy: (number|null)[] | null}}
  */
-export function figureOf(lines, view) {
-  const extent = extentOf(lines, view.xKind);
-  const unit = xUnit(view.xKind, Math.max(extent[1], view.zoom?.[1] ?? 0));
-  const layout = layoutOf(view, unit, lines, extent);
+export function makeFigure(lines, view) {
+  const extent = findExtent(lines, view.xKind);
+  const unit = chooseXUnit(view.xKind, Math.max(extent[1], view.zoom?.[1] ?? 0));
+  const layout = makeLayout(view, unit, lines, extent);
   if (!lines.length)
-    for (const side of [layout.xaxis, layout.yaxis]) Object.assign(side, { showticklabels: false, ticks: '' });
+    for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, { showticklabels: false, ticks: '' });
   return {
-    data: tracesOf(lines, view, unit),
+    data: makeTraces(lines, view, unit),
     layout,
     unit,
     isZoomed: Boolean(view.zoom),
-    healthy: lines.length ? bandToShade(view) : null,
+    healthy: lines.length ? chooseBandToShade(view) : null,
   };
 }

@@ -1,14 +1,14 @@
 /** Axes of a panel and the elements behind its lines: ranges, titles and the healthy band. Pure. */
 import { lookup } from '../lib/lookup.js';
 import { isMetricAxis } from '../lib/series.js';
-import { limitsOf, logLabels, yAxisOf } from './limits.js';
-import { plain } from './parts.js';
+import { findLimits, logLabels, makeYAxis } from './limits.js';
+import { escapeMarkup } from './parts.js';
 
 /** @typedef {import('./figure.js').Line} Line */
 /** @typedef {import('./figure.js').View} View */
 
 /** @param {View} view @param {boolean} log */
-const axis = ({ theme }, log) => ({
+const makeAxis = ({ theme }, log) => ({
   type: log ? 'log' : 'linear',
   automargin: false,
   gridcolor: theme.grid,
@@ -24,7 +24,7 @@ const axis = ({ theme }, log) => ({
 });
 
 /** Returns the band of healthy values, or null. An open side extends to the panel's edge. @param {View} view */
-export const bandToShade = ({ healthy, logY }) =>
+export const chooseBandToShade = ({ healthy, logY }) =>
   healthy && !logY && healthy.some((edge) => typeof edge === 'number') ? healthy : null;
 
 const FIRST_STEPS = 10;
@@ -33,11 +33,11 @@ const FIRST_STEPS = 10;
  * Returns the x range that all panels share, with room for the first steps of a new run. A log axis is automatic.
  * @param {View} view @param {{size: number}} unit @param {[number, number]} extent @returns {[number, number] | null}
  */
-function wholeRange({ xKind, logX }, { size }, [from, to]) {
+function findWholeRange({ xKind, logX }, { size }, [from, to]) {
   if (logX || !(to > from || xKind === 'step')) return null;
   const end = xKind === 'step' ? Math.max(to, FIRST_STEPS) : to;
-  const room = (end - from) * 0.02;
-  return [(from - room) / size, (end + room) / size];
+  const margin = (end - from) * 0.02;
+  return [(from - margin) / size, (end + margin) / size];
 }
 
 /**
@@ -49,8 +49,8 @@ function zoomRange({ zoom, logX }, { size }, lines) {
   if (!zoom || (logX && zoom[1] <= 0)) return null;
   const [from, to] = zoom;
   if (!logX) return [from / size, to / size];
-  const smallest = Math.min(...lines.map(({ series }) => series.x.find((x) => x > 0) ?? Infinity));
-  const start = from > 0 ? from : smallest < to ? smallest : to / 10;
+  const smallestX = Math.min(...lines.map(({ series }) => series.x.find((x) => x > 0) ?? Infinity));
+  const start = from > 0 ? from : smallestX < to ? smallestX : to / 10;
   return [Math.log10(start / size), Math.log10(to / size)];
 }
 
@@ -58,11 +58,11 @@ function zoomRange({ zoom, logX }, { size }, lines) {
  * Returns the smallest and largest x of some lines. 0 is included, except on an axis of a metric.
  * @param {Line[]} lines @param {View['xKind']} xKind @returns {[number, number]}
  */
-export function extentOf(lines, xKind) {
+export function findExtent(lines, xKind) {
   const ends = lines.flatMap(({ series: { x, non_finite: nonFinite } }) => [
     x[0],
     x.at(-1),
-    ...nonFinite.map(({ x: at, step }) => at ?? step),
+    ...nonFinite.map(({ x: pointX, step }) => pointX ?? step),
   ]);
   const finiteEnds = ends.filter((end) => end !== undefined).filter(Number.isFinite);
   if (!finiteEnds.length) return [0, 0];
@@ -79,12 +79,12 @@ const X_TITLES = {
 };
 
 /** Returns the titles of the axes with their units. @param {View} view @param {string} xUnit */
-const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
+const makeAxisTitles = ({ xKind, metric, unit, theme }, xUnit) => {
   const font = { size: 12, color: theme.label };
-  const x = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : (lookup(X_TITLES, xKind) ?? plain(xKind));
+  const xTitle = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : (lookup(X_TITLES, xKind) ?? escapeMarkup(xKind));
   return {
-    x: { title: { text: x, standoff: 8, font } },
-    y: { title: { text: plain(unit ? `${metric} (${unit})` : metric), standoff: 8, font } },
+    x: { title: { text: xTitle, standoff: 8, font } },
+    y: { title: { text: escapeMarkup(unit ? `${metric} (${unit})` : metric), standoff: 8, font } },
   };
 };
 
@@ -92,10 +92,10 @@ const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
  * @param {View} view @param {{size: number, unit: string}} unit @param {Line[]} lines
  * @param {[number, number]} extent of x
  */
-export function layoutOf(view, unit, lines, extent) {
-  const range = zoomRange(view, unit, lines) ?? wholeRange(view, unit, extent);
-  const limits = limitsOf(lines, view);
-  const titles = view.titled ? titlesOf(view, unit.unit) : { x: {}, y: {} };
+export function makeLayout(view, unit, lines, extent) {
+  const range = zoomRange(view, unit, lines) ?? findWholeRange(view, unit, extent);
+  const limits = findLimits(lines, view);
+  const titles = view.titled ? makeAxisTitles(view, unit.unit) : { x: {}, y: {} };
   const xRange = range ? { range, autorange: false } : { autorange: true };
   return {
     autosize: true,
@@ -115,7 +115,7 @@ export function layoutOf(view, unit, lines, extent) {
     },
     uirevision: [view.metric, view.xKind, view.logX, view.logY, view.yRange, view.outliers].join('|'),
     xaxis: {
-      ...axis(view, view.logX),
+      ...makeAxis(view, view.logX),
       ...titles.x,
       ...xRange,
       nticks: 6,
@@ -124,10 +124,10 @@ export function layoutOf(view, unit, lines, extent) {
       uirevision: JSON.stringify(view.zoom),
     },
     yaxis: {
-      ...axis(view, view.logY),
+      ...makeAxis(view, view.logY),
       ...titles.y,
       nticks: view.logY ? logLabels(lines, limits, 5) : 5,
-      ...yAxisOf(limits, view.logY),
+      ...makeYAxis(limits, view.logY),
     },
     yaxis2: { overlaying: 'y', range: [0, 1], fixedrange: true, visible: false },
   };

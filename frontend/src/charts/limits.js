@@ -12,10 +12,10 @@ const TAIL_SHARE = 0.02;
 /** Values are not outliers if their distance from the others is less than this multiple of the spread. */
 const MAX_SPREADS = 1;
 
-const drawn = (/** @type {Line[]} */ lines) => lines.filter(({ role }) => role !== 'raw seed');
+const selectDrawn = (/** @type {Line[]} */ lines) => lines.filter(({ role }) => role !== 'raw seed');
 
 /** Returns the value that all curves have at all points, or null if values differ. @param {Line[]} lines */
-function flatValue(lines) {
+function findFlatValue(lines) {
   /** @type {number | null} */
   let flat = null;
   const isSame = (/** @type {number | null} */ value) => {
@@ -33,15 +33,20 @@ function flatValue(lines) {
  * @param {number[]} values finite
  * @returns {[number, number] | null}
  */
-export function rangeWithoutOutliers(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  if (sorted.length < 3) return null;
-  const cut = Math.max(1, Math.floor(sorted.length * TAIL_SHARE));
-  const [smallest, low, high, largest] = [sorted[0], sorted[cut], sorted[sorted.length - 1 - cut], sorted.at(-1) ?? 0];
+export function findRangeWithoutOutliers(values) {
+  const sortedValues = [...values].sort((a, b) => a - b);
+  if (sortedValues.length < 3) return null;
+  const tailCount = Math.max(1, Math.floor(sortedValues.length * TAIL_SHARE));
+  const [smallest, low, high, largest] = [
+    sortedValues[0],
+    sortedValues[tailCount],
+    sortedValues[sortedValues.length - 1 - tailCount],
+    sortedValues.at(-1) ?? 0,
+  ];
   const spread = high - low || Math.abs(high) * 0.1 || 1;
   if (smallest >= low - MAX_SPREADS * spread && largest <= high + MAX_SPREADS * spread) return null;
-  const room = spread * 0.1;
-  return [low - room, high + room];
+  const margin = spread * 0.1;
+  return [low - margin, high + margin];
 }
 
 /**
@@ -50,18 +55,18 @@ export function rangeWithoutOutliers(values) {
  * beyond the curves by half, because the interval of two seeds would hide everything else.
  * @param {Line[]} all @param {View} view @returns {Limits}
  */
-export function limitsOf(all, { logY, yRange, outliers, band }) {
-  const lines = drawn(all);
+export function findLimits(all, { logY, yRange, outliers, band }) {
+  const lines = selectDrawn(all);
   if (yRange && (!logY || yRange[0] > 0)) return { range: yRange, clip: null, isFlat: false };
   const values = () => lines.flatMap(({ series }) => series.values).filter((value) => !logY || value > 0);
   if (outliers === false) {
-    const axisRange = rangeWithoutOutliers(logY ? values().map(Math.log10) : values());
+    const axisRange = findRangeWithoutOutliers(logY ? values().map(Math.log10) : values());
     const range = /** @type {[number, number] | null} */ (
       axisRange && (logY ? axisRange.map((edge) => 10 ** edge) : axisRange)
     );
     if (range) return { range, clip: null, isFlat: false };
   }
-  const flat = logY ? null : flatValue(lines);
+  const flat = logY ? null : findFlatValue(lines);
   if (flat !== null)
     return { range: flat === 0 ? null : [Math.min(0, 2 * flat), Math.max(0, 2 * flat)], clip: null, isFlat: true };
   const isIntervalDrawn = band !== 'minmax' && lines.some(({ series: { low } }) => low?.length);
@@ -70,8 +75,8 @@ export function limitsOf(all, { logY, yRange, outliers, band }) {
     ([smallest, largest], value) => [Math.min(smallest, value), Math.max(largest, value)],
     [Infinity, -Infinity],
   );
-  const room = to > from ? (to - from) * 0.5 : Math.abs(to) || 1;
-  return { range: null, clip: Number.isFinite(room) ? [from - room, to + room] : null, isFlat: false };
+  const margin = to > from ? (to - from) * 0.5 : Math.abs(to) || 1;
+  return { range: null, clip: Number.isFinite(margin) ? [from - margin, to + margin] : null, isFlat: false };
 }
 
 /**
@@ -79,12 +84,12 @@ export function limitsOf(all, { logY, yRange, outliers, band }) {
  * @param {Line[]} all @param {Limits} limits @param {number} usual
  */
 export function logLabels(all, { range }, usual) {
-  const [from, to] = range ?? positiveEnds(drawn(all));
+  const [from, to] = range ?? findPositiveEnds(selectDrawn(all));
   return to > from && Math.log10(to / from) < 2 ? 3 : usual;
 }
 
 /** Returns the smallest and the largest positive value. @param {Line[]} lines @returns {[number, number]} */
-function positiveEnds(lines) {
+function findPositiveEnds(lines) {
   let [smallest, largest] = [Infinity, 0];
   for (const { series } of lines)
     for (const value of series.values) {
@@ -95,14 +100,14 @@ function positiveEnds(lines) {
 }
 
 /** Returns the y axis for Plotly's layout. @param {Limits} limits @param {boolean} logY */
-export function yAxisOf({ range, clip, isFlat }, logY) {
+export function makeYAxis({ range, clip, isFlat }, logY) {
   if (range) return { range: logY ? range.map(Math.log10) : range, autorange: false };
   if (isFlat) return { rangemode: 'nonnegative' };
   return clip ? { autorangeoptions: { clipmin: clip[0], clipmax: clip[1] } } : {};
 }
 
 /** Returns the number of values outside of a chosen range. @param {Line[]} lines @param {Limits} limits */
-export function outsideOf(lines, { range }) {
+export function countOutside(lines, { range }) {
   if (!range) return 0;
   const isOut = (/** @type {number} */ value) => value < range[0] || value > range[1];
   return lines
@@ -123,9 +128,9 @@ export function withPossibleBand(series, [min, max]) {
   if (!low || !high || !(Number.isFinite(min) || Number.isFinite(max))) return series;
   if (values.some((value) => value < min || value > max)) return series;
   const inside = (/** @type {number | null} */ value) => (value === null ? null : Math.min(max, Math.max(min, value)));
-  const made = possible.get(series) ?? new Map();
-  possible.set(series, made);
+  const bandByKey = possible.get(series) ?? new Map();
+  possible.set(series, bandByKey);
   const key = `${min} ${max}`;
-  if (!made.has(key)) made.set(key, { ...series, low: low.map(inside), high: high.map(inside) });
-  return made.get(key);
+  if (!bandByKey.has(key)) bandByKey.set(key, { ...series, low: low.map(inside), high: high.map(inside) });
+  return bandByKey.get(key);
 }

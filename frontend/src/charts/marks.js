@@ -1,6 +1,6 @@
 /** Traces of events and onsets over the full height of a panel. Pure. */
 import { withOpacity } from '../lib/colours.js';
-import { plain, scaled, xOfStep } from './parts.js';
+import { escapeMarkup, scaleX, findXOfStep } from './parts.js';
 
 /** @typedef {import('./figure.js').Line} Line */
 /** @typedef {import('./figure.js').Series} Series */
@@ -8,9 +8,9 @@ import { plain, scaled, xOfStep } from './parts.js';
 /** @typedef {import('./figure.js').View} View */
 
 /** Returns a dotted vertical line at each event. @param {Series} series @param {View} view @param {Unit} unit */
-export function markTrace(series, { marks = [], xKind, theme }, unit) {
+export function makeMarkTrace(series, { marks = [], xKind, theme }, unit) {
   const placedMarks = marks
-    .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : xOfStep(series, step) }))
+    .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : findXOfStep(series, step) }))
     .filter(({ x }) => typeof x === 'number');
   /** @template T @param {(mark: {step: number, text: string, x: number}) => T[]} values */
   const perMark = (values) => placedMarks.flatMap(values);
@@ -18,13 +18,13 @@ export function markTrace(series, { marks = [], xKind, theme }, unit) {
     type: 'scatter',
     mode: 'lines+markers',
     yaxis: 'y2',
-    x: scaled(
+    x: scaleX(
       perMark(({ x }) => [x, x, null]),
       unit,
     ),
     y: perMark(() => [0, 1, null]),
     customdata: perMark(({ step }) => [step, step, null]),
-    text: perMark(({ text }) => [plain(text), plain(text), '']),
+    text: perMark(({ text }) => [escapeMarkup(text), escapeMarkup(text), '']),
     line: { width: 1, dash: 'dot', color: theme.label },
     marker: { symbol: perMark(() => ['line-ew', 'triangle-down', 'line-ew']), size: 7, color: theme.label },
     meta: { key: null, run: series.run ?? null, role: 'mark' },
@@ -42,7 +42,7 @@ const WORD_AT = 0.94;
  * over time or tokens has no bands, because a step of one of its runs has no position there.
  * @param {Line[]} lines @param {View} view @param {Unit} unit
  */
-export function onsetTraces(lines, { onsets = [], xKind, theme }, unit) {
+export function makeOnsetTraces(lines, { onsets = [], xKind, theme }, unit) {
   const isOne = lines.length === 1 && onsets.length === 1;
   return lines.flatMap((line) => {
     const { series } = line;
@@ -50,9 +50,9 @@ export function onsetTraces(lines, { onsets = [], xKind, theme }, unit) {
     const inside = onsets.filter(({ run }) => series.run === run || series.runs?.includes(run));
     if (!inside.length) return [];
     const [from, to] = [Math.min(...inside.map((onset) => onset.from)), Math.max(...inside.map((onset) => onset.to))];
-    const [left, right] = [from, to].map((step) => (xKind === 'step' ? step : xOfStep(series, step)));
-    if (typeof right !== 'number') return [];
-    const first = typeof left === 'number' ? left : right;
+    const [startX, endX] = [from, to].map((step) => (xKind === 'step' ? step : findXOfStep(series, step)));
+    if (typeof endX !== 'number') return [];
+    const first = typeof startX === 'number' ? startX : endX;
     const colour = isOne ? theme.bad : line.look.colour;
     const text =
       inside.length === 1
@@ -63,11 +63,11 @@ export function onsetTraces(lines, { onsets = [], xKind, theme }, unit) {
       mode: isOne ? 'lines+text' : 'lines',
       yaxis: 'y2',
       fill: 'toself',
-      x: scaled([first, first, right, right, first, null, right], unit),
+      x: scaleX([first, first, endX, endX, first, null, endX], unit),
       y: [0, 1, 1, 0, 0, null, WORD_AT],
       customdata: [to, to, to, to, to, null, to],
       text: ['', '', '', '', '', '', isOne ? ' onset' : ''],
-      hovertext: plain(text),
+      hovertext: escapeMarkup(text),
       textposition: 'middle right',
       textfont: { size: 11, color: colour },
       line: { width: 1, color: withOpacity(colour, isOne ? 1 : 0.5) },

@@ -3,9 +3,9 @@
  * draws.
  */
 import { formatShort, formatValue } from '../lib/text/format.js';
-import { lastAtOrBelow } from '../lib/reading.js';
-import { scalesOf } from './paint.js';
-import { unescaped } from './parts.js';
+import { findLastAtOrBelow } from '../lib/reading.js';
+import { makeScales } from './paint.js';
+import { unescapeMarkup } from './parts.js';
 
 /** @typedef {import('./mounted.js').Drawn} Drawn */
 
@@ -18,62 +18,62 @@ const UNLABELLED_ROLES = ['band', 'raw', 'onset'];
  * Returns the point or event nearest to the pointer, or null if none is near.
  * @param {Drawn} panel @param {MouseEvent} event @returns {Plot.Point | null}
  */
-export function nearestPoint({ element, figure }, event) {
+export function findNearestPoint({ element, figure }, event) {
   const { left, top } = element.getBoundingClientRect();
   const { xaxis, yaxis } = element._fullLayout;
   const [pointerX, pointerY] = [event.clientX - left - xaxis._offset, event.clientY - top - yaxis._offset];
   if (pointerX < 0 || pointerX > xaxis._length || pointerY < 0 || pointerY > yaxis._length) return null;
   const from = xaxis.p2d(pointerX - POINTER_RADIUS_PX);
-  let best = POINTER_RADIUS_PX;
+  let bestDistance = POINTER_RADIUS_PX;
   /** @type {Plot.Point | null} */
-  let nearest = null;
+  let hit = null;
   for (const trace of figure.data) {
     if (UNLABELLED_ROLES.includes(trace.meta.role)) continue;
-    const { x, y } = scalesOf(element, trace);
-    for (let at = Math.max(0, lastAtOrBelow(trace.x, from)); at < trace.x.length; at += 1) {
-      if (trace.y[at] === null) continue;
-      const distanceX = x(trace.x[at]) - pointerX;
-      if (distanceX > best) break;
-      const distance = Math.hypot(distanceX, y(trace.y[at]) - pointerY);
-      if (distance < best) {
-        best = distance;
-        nearest = pointAt(trace, at);
+    const { x, y } = makeScales(element, trace);
+    for (let index = Math.max(0, findLastAtOrBelow(trace.x, from)); index < trace.x.length; index += 1) {
+      if (trace.y[index] === null) continue;
+      const distanceX = x(trace.x[index]) - pointerX;
+      if (distanceX > bestDistance) break;
+      const distance = Math.hypot(distanceX, y(trace.y[index]) - pointerY);
+      if (distance < bestDistance) {
+        bestDistance = distance;
+        hit = makePoint(trace, index);
       }
     }
   }
-  return nearest ?? onsetBelow(figure.data, xaxis.p2d(pointerX));
+  return hit ?? findOnsetBelow(figure.data, xaxis.p2d(pointerX));
 }
 
-/** @param {Plot.Trace} trace @param {number} at @returns {Plot.Point} */
-const pointAt = (trace, at) => ({
+/** @param {Plot.Trace} trace @param {number} index @returns {Plot.Point} */
+const makePoint = (trace, index) => ({
   data: /** @type {Plot.Point['data']} */ (trace),
-  customdata: trace.customdata[at],
-  x: trace.x[at],
-  y: trace.y[at],
-  text: trace.text?.[at],
+  customdata: trace.customdata[index],
+  x: trace.x[index],
+  y: trace.y[index],
+  text: trace.text?.[index],
 });
 
 /** Returns the onset whose band is below the pointer. @param {Plot.Trace[]} data @param {number} x */
-function onsetBelow(data, x) {
-  const trace = data.find(({ meta, x: [left, , right] }) => meta.role === 'onset' && left <= x && x <= right);
-  return trace ? { ...pointAt(trace, 2), text: trace.hovertext } : null;
+function findOnsetBelow(data, x) {
+  const trace = data.find(({ meta, x: [startX, , endX] }) => meta.role === 'onset' && startX <= x && x <= endX);
+  return trace ? { ...makePoint(trace, 2), text: trace.hovertext } : null;
 }
 
 /**
  * Returns the lines of a label: the curve's name and value, the position on the x axis, and the spread of a mean.
  * @param {Plot.Point} point @param {import('./figure.js').Unit} unit @returns {string[]}
  */
-function wordsOf({ data: { meta, name }, customdata, x, y, text }, { unit }) {
-  if (meta.role === 'onset') return [unescaped(text ?? '')];
-  if (meta.role === 'mark') return [unescaped(text ?? ''), `step ${customdata}`];
+function formatPoint({ data: { meta, name }, customdata, x, y, text }, { unit }) {
+  if (meta.role === 'onset') return [unescapeMarkup(text ?? '')];
+  if (meta.role === 'mark') return [unescapeMarkup(text ?? ''), `step ${customdata}`];
   const hasValue = meta.role !== 'non-finite';
   const isMean = hasValue && text !== undefined;
   const position = [
     ...(isMean && unit !== 'step' ? [] : [`step ${customdata}`]),
-    ...(unit === 'step' ? [] : [`${formatShort(x)} ${unescaped(unit)}`]),
+    ...(unit === 'step' ? [] : [`${formatShort(x)} ${unescapeMarkup(unit)}`]),
   ];
   const value = hasValue ? formatValue(y) : (text ?? '');
-  return [`${unescaped(name ?? '')}  ${value}`, position.join(' · '), ...(isMean && text ? [text] : [])];
+  return [`${unescapeMarkup(name ?? '')}  ${value}`, position.join(' · '), ...(isMean && text ? [text] : [])];
 }
 
 /** Shows the label of the hovered point, or hides it. @param {Drawn} panel */
@@ -81,10 +81,10 @@ export function placeLabel({ element, figure, hovered, label }) {
   label.hidden = !hovered;
   if (!hovered) return;
   const { xaxis, yaxis } = element._fullLayout;
-  const { x, y } = scalesOf(element, hovered.data);
+  const { x, y } = makeScales(element, hovered.data);
   const [left, top] = [x(hovered.x), Math.min(yaxis._length, Math.max(0, y(hovered.y)))];
   label.replaceChildren(
-    ...wordsOf(hovered, figure.unit).map((text) =>
+    ...formatPoint(hovered, figure.unit).map((text) =>
       Object.assign(document.createElement('span'), { textContent: text }),
     ),
   );

@@ -14,19 +14,19 @@ export const isPainted = (data) =>
   data.filter(({ meta }) => !PLOTLY_ROLES.includes(meta.role) && meta.role !== 'non-finite').length > MAX_IN_SVG;
 
 /** Returns the traces that are painted. @param {Plot.Trace[]} data */
-export const paintedOf = (data) => data.filter(({ meta }) => !PLOTLY_ROLES.includes(meta.role));
+export const selectPainted = (data) => data.filter(({ meta }) => !PLOTLY_ROLES.includes(meta.role));
 
 /**
  * Returns the traces of a painted figure that Plotly draws: events, and the corners of the curves for the range of the
  * axes.
  */
-export const plottedOf = (/** @type {Plot.Trace[]} */ data) => [
+export const selectPlotted = (/** @type {Plot.Trace[]} */ data) => [
   ...data.filter(({ meta }) => PLOTLY_ROLES.includes(meta.role)),
-  cornersOf(paintedOf(data).filter(({ yaxis }) => yaxis !== 'y2')),
+  findCorners(selectPainted(data).filter(({ yaxis }) => yaxis !== 'y2')),
 ];
 
 /** Returns an invisible trace with the same extent as other traces. @param {Plot.Trace[]} traces */
-function cornersOf(traces) {
+function findCorners(traces) {
   /** @type {Record<'x' | 'y', [number, number]>} */
   const corners = { x: [Infinity, -Infinity], y: [Infinity, -Infinity] };
   const stretch = (/** @type {number[]} */ ends, /** @type {(number | null)[]} */ values) => {
@@ -55,17 +55,17 @@ function cornersOf(traces) {
  * Returns the current scales of the axes, also while an axis is dragged.
  * @param {Plot.Graph} element @param {Plot.Trace} trace @returns {Scales}
  */
-export function scalesOf({ _fullLayout: { xaxis, yaxis } }, { yaxis: name }) {
+export function makeScales({ _fullLayout: { xaxis, yaxis } }, { yaxis: name }) {
   const height = yaxis._length;
-  const y = placer(yaxis, height);
+  const placeY = makePlacer(yaxis, height);
   return {
-    x: placer(xaxis, xaxis._length),
-    y: name === 'y2' ? (share) => height * (1 - share) : (value) => height - y(value),
+    x: makePlacer(xaxis, xaxis._length),
+    y: name === 'y2' ? (share) => height * (1 - share) : (value) => height - placeY(value),
   };
 }
 
 /** @param {Plot.Axis} axis @param {number} length @returns {(value: number) => number} */
-function placer({ range: [from, to], type }, length) {
+function makePlacer({ range: [from, to], type }, length) {
   const factor = length / (to - from);
   return type === 'log' ? (value) => (Math.log10(value) - from) * factor : (value) => (value - from) * factor;
 }
@@ -84,22 +84,22 @@ export function paint(canvas, element, traces) {
   context.scale(canvas.width / size.width, canvas.height / size.height);
   for (const trace of traces) {
     context.globalAlpha = trace.opacity ?? 1;
-    const scales = scalesOf(element, trace);
+    const scales = makeScales(element, trace);
     if (trace.fill) fill(context, trace, scales);
     else if (trace.mode.includes('lines')) stroke(context, trace, scales);
-    if (trace.mode.includes('markers')) mark(context, trace, scales);
+    if (trace.mode.includes('markers')) drawMarkers(context, trace, scales);
   }
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Plot.Trace} trace @param {Scales} scales */
-function trail(context, { x: xs, y: ys }, { x, y }) {
+function traceCurve(context, { x: xs, y: ys }, { x, y }) {
   context.beginPath();
   let isDown = false;
-  for (let at = 0; at < xs.length; at += 1) {
-    if (ys[at] === null) isDown = false;
-    else if (isDown) context.lineTo(x(xs[at]), y(ys[at]));
+  for (let index = 0; index < xs.length; index += 1) {
+    if (ys[index] === null) isDown = false;
+    else if (isDown) context.lineTo(x(xs[index]), y(ys[index]));
     else {
-      context.moveTo(x(xs[at]), y(ys[at]));
+      context.moveTo(x(xs[index]), y(ys[index]));
       isDown = true;
     }
   }
@@ -113,7 +113,7 @@ function stroke(context, trace, scales) {
   const { color, width, dash } = trace.line;
   Object.assign(context, { strokeStyle: color, lineWidth: width, lineJoin: 'round' });
   context.setLineDash(lookup(DASHES, dash) ?? []);
-  trail(context, trace, scales);
+  traceCurve(context, trace, scales);
   context.stroke();
   context.setLineDash([]);
 }
@@ -121,45 +121,46 @@ function stroke(context, trace, scales) {
 /** @param {CanvasRenderingContext2D} context @param {Plot.Trace} trace @param {Scales} scales */
 function fill(context, trace, scales) {
   context.fillStyle = trace.fillcolor;
-  trail(context, trace, scales);
+  traceCurve(context, trace, scales);
   context.fill();
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Plot.Trace} trace @param {Scales} scales */
-function mark(context, { x: xs, y: ys, marker }, { x, y }) {
+function drawMarkers(context, { x: xs, y: ys, marker }, { x, y }) {
   Object.assign(context, { fillStyle: marker.color, strokeStyle: marker.color, lineWidth: marker.line?.width || 1 });
-  for (let at = 0; at < xs.length; at += 1) {
-    const half = (Array.isArray(marker.size) ? marker.size[at] : marker.size) / 2;
-    const symbol = Array.isArray(marker.symbol) ? marker.symbol[at] : marker.symbol;
-    if (ys[at] !== null && half > 0) lookup(SYMBOLS, symbol ?? 'circle')(context, x(xs[at]), y(ys[at]), half);
+  for (let index = 0; index < xs.length; index += 1) {
+    const radius = (Array.isArray(marker.size) ? marker.size[index] : marker.size) / 2;
+    const symbol = Array.isArray(marker.symbol) ? marker.symbol[index] : marker.symbol;
+    if (ys[index] !== null && radius > 0)
+      lookup(SYMBOLS, symbol ?? 'circle')(context, x(xs[index]), y(ys[index]), radius);
   }
 }
 
 /** @type {Record<string, (context: CanvasRenderingContext2D, x: number, y: number, half: number) => void>} */
 const SYMBOLS = {
-  circle(context, x, y, half) {
+  circle(context, x, y, radius) {
     context.beginPath();
-    context.arc(x, y, half, 0, 2 * Math.PI);
+    context.arc(x, y, radius, 0, 2 * Math.PI);
     context.fill();
   },
-  'square-open': (context, x, y, half) => context.strokeRect(x - half, y - half, 2 * half, 2 * half),
-  'x-thin'(context, x, y, half) {
+  'square-open': (context, x, y, radius) => context.strokeRect(x - radius, y - radius, 2 * radius, 2 * radius),
+  'x-thin'(context, x, y, radius) {
     context.beginPath();
-    context.moveTo(x - half, y - half);
-    context.lineTo(x + half, y + half);
-    context.moveTo(x - half, y + half);
-    context.lineTo(x + half, y - half);
+    context.moveTo(x - radius, y - radius);
+    context.lineTo(x + radius, y + radius);
+    context.moveTo(x - radius, y + radius);
+    context.lineTo(x + radius, y - radius);
     context.stroke();
   },
-  'triangle-up': (context, x, y, half) => triangle(context, x, y, half),
-  'triangle-down': (context, x, y, half) => triangle(context, x, y, -half),
+  'triangle-up': (context, x, y, radius) => drawTriangle(context, x, y, radius),
+  'triangle-down': (context, x, y, radius) => drawTriangle(context, x, y, -radius),
 };
 
-/** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} up */
-function triangle(context, x, y, up) {
+/** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} height */
+function drawTriangle(context, x, y, height) {
   context.beginPath();
-  context.moveTo(x, y - up);
-  context.lineTo(x + up, y + up / 2);
-  context.lineTo(x - up, y + up / 2);
+  context.moveTo(x, y - height);
+  context.lineTo(x + height, y + height / 2);
+  context.lineTo(x - height, y + height / 2);
   context.fill();
 }

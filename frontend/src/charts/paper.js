@@ -1,7 +1,7 @@
 /** Converts a panel to a figure for a paper: a printed size, one font, and a white or transparent background. Pure. */
 
 import { lookup } from '../lib/lookup.js';
-import { plain, unescaped } from './parts.js';
+import { escapeMarkup, unescapeMarkup } from './parts.js';
 
 /** @typedef {import('./mounted.js').Figure} Figure */
 /**
@@ -67,14 +67,14 @@ const PAPER_LINE_SCALE = 0.7;
 /** Average width of a letter, as a fraction of the font size. */
 const GLYPH_WIDTH = 0.54;
 
-/** @param {string} text @param {number} most characters */
-export const shortened = (text, most) => {
+/** @param {string} text @param {number} maxLength characters */
+export const shortenLabel = (text, maxLength) => {
   const characters = [...text];
-  return characters.length > most ? `${characters.slice(0, Math.max(1, most - 1)).join('')}…` : text;
+  return characters.length > maxLength ? `${characters.slice(0, Math.max(1, maxLength - 1)).join('')}…` : text;
 };
 
 /** Returns the metric of a figure, with its unit. @param {Pick<Figure, 'layout'>} figure */
-const titleOf = ({ layout }) => unescaped(layout.yaxis.title?.text ?? '');
+const readYTitle = ({ layout }) => unescapeMarkup(layout.yaxis.title?.text ?? '');
 
 /** Height of the axes' labels, in font sizes. */
 const AXES_ROOM = 4;
@@ -84,7 +84,7 @@ const AXES_ROOM = 4;
  * @param {Figure} figure @param {Paper} paper @param {number} width
  */
 export const fitsOnAxis = (figure, paper, width) =>
-  titleOf(figure).length * GLYPH_WIDTH * fontInPixels(paper) <
+  readYTitle(figure).length * GLYPH_WIDTH * fontInPixels(paper) <
   width * HEIGHT_OF_WIDTH - AXES_ROOM * fontInPixels(paper);
 
 /**
@@ -93,24 +93,24 @@ export const fitsOnAxis = (figure, paper, width) =>
  * @param {Figure} figure @param {Paper} paper @param {number} width in pixels @param {Axis} yAxis
  * @returns {{data: Plot.Trace[], layout: Plot.Layout}}
  */
-export function paperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis }) {
+export function makePaperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis }) {
   const { data, layout } = figure;
   const size = fontInPixels(paper);
-  const name = titleOf(figure);
+  const name = readYTitle(figure);
   const above = isNamedOnAxis ? '' : name.replace(unit && ` (${unit})`, '');
   const font = { family: lookup(FAMILIES, paper.family), size, color: PAPER_THEME.label };
-  const axis = (/** @type {Plot.Layout} */ shown) => ({
-    ...shown,
+  const axis = (/** @type {Plot.Layout} */ axisLayout) => ({
+    ...axisLayout,
     automargin: true,
     ticks: 'outside',
     ticklen: size / 3,
     tickfont: font,
     ticklabeloverflow: 'allow',
     showline: true,
-    title: { ...shown.title, font, standoff: size / 2 },
+    title: { ...axisLayout.title, font, standoff: size / 2 },
   });
   return {
-    data: data.map(thinner),
+    data: data.map(thinTrace),
     layout: {
       ...layout,
       width,
@@ -119,7 +119,7 @@ export function paperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis 
       margin: { l: size * 3, r: size * 1.5, t: size * (above ? 2.4 : 1), b: size * 3, pad: 0 },
       font,
       title: {
-        text: plain(shortened(above, Math.floor((width - 2 * size) / (size * GLYPH_WIDTH)))),
+        text: escapeMarkup(shortenLabel(above, Math.floor((width - 2 * size) / (size * GLYPH_WIDTH)))),
         font: { ...font, color: PAPER_THEME.ink },
         x: 0,
         xref: 'container',
@@ -135,7 +135,7 @@ export function paperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis 
       xaxis: axis(layout.xaxis),
       yaxis: {
         ...axis(layout.yaxis),
-        title: { text: plain(isNamedOnAxis ? name : unit), font, standoff: size / 2 },
+        title: { text: escapeMarkup(isNamedOnAxis ? name : unit), font, standoff: size / 2 },
         ...(yRange ? { range: yRange, autorange: false } : {}),
       },
     },
@@ -143,7 +143,7 @@ export function paperFigure(figure, paper, width, { yRange, unit, isNamedOnAxis 
 }
 
 /** Returns a trace with the finer lines and markers of print. @param {Plot.Trace} trace @returns {Plot.Trace} */
-const thinner = (trace) => ({
+const thinTrace = (trace) => ({
   ...trace,
   line: { ...trace.line, width: trace.line?.width * PAPER_LINE_SCALE },
   ...(typeof trace.marker?.size === 'number'
@@ -159,15 +159,15 @@ const thinner = (trace) => ({
 
 /**
  * Places entries of a legend in rows, each as wide as its name and mark.
- * @param {number[]} widths @param {number} most @returns {{x: number, row: number}[]}
+ * @param {number[]} widths @param {number} maxWidth @returns {{x: number, row: number}[]}
  */
-export function legendPlaces(widths, most) {
+export function placeLegend(widths, maxWidth) {
   let [x, row] = [0, 0];
   return widths.map((width) => {
-    if (x > 0 && x + width > most) [x, row] = [0, row + 1];
-    const place = { x, row };
+    if (x > 0 && x + width > maxWidth) [x, row] = [0, row + 1];
+    const position = { x, row };
     x += width;
-    return place;
+    return position;
   });
 }
 
@@ -178,7 +178,7 @@ const BEYOND_LATIN = '€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜�
  * Replaces characters that PDF's built-in fonts lack: a minus by a dash, narrow spaces by normal ones.
  * @param {string} text
  */
-export const inPdf = (text) => text.replaceAll('\u2212', '\u2013').replace(/[\u2009\u202f]/g, ' ');
+export const toPdfText = (text) => text.replaceAll('\u2212', '\u2013').replace(/[\u2009\u202f]/g, ' ');
 
 /** Returns whether the built-in fonts of PDF have all characters of a text. @param {string} text */
 export const isInPdfFonts = (text) =>

@@ -14,7 +14,7 @@ const TOKENS = {
 const read = new Map();
 
 /** Returns the colours of the theme that is shown. @param {string} name @returns {Record<string, string>} */
-export function chartTheme(name) {
+export function makeChartTheme(name) {
   const theme = read.get(name) ?? readTheme();
   read.set(name, theme);
   return theme;

@@ -45,8 +45,8 @@ export async function request(method, path, { params, body, signal, headers = {}
     },
     body: body === undefined || isForm ? body : JSON.stringify(body),
   });
-  if (!response.ok) throw await problemOf(response);
-  return bodyOf(response);
+  if (!response.ok) throw await readProblem(response);
+  return readBody(response);
 }
 
 const MAX_TRIES = 5;
@@ -79,14 +79,14 @@ export function upload(path, file, { params, signal, onProgress }) {
     call.upload.onprogress = ({ loaded, total }) => onProgress(total ? loaded / total : 1);
     call.upload.onload = () => onProgress(1);
     call.onload = () => {
-      const answer = new Response(call.response, {
+      const response = new Response(call.response, {
         status: call.status,
         statusText: call.statusText,
         headers: { 'Content-Type': call.getResponseHeader('content-type') ?? '' },
       });
-      (answer.ok
-        ? bodyOf(answer)
-        : problemOf(answer).then((error) => {
+      (response.ok
+        ? readBody(response)
+        : readProblem(response).then((error) => {
             throw error;
           })
       ).then(resolve, reject);
@@ -107,13 +107,13 @@ async function reach(/** @type {string} */ url, /** @type {RequestInit} */ optio
   }
 }
 
-async function bodyOf(/** @type {Response} */ response) {
+async function readBody(/** @type {Response} */ response) {
   if (response.status === 204) return undefined;
   return response.headers.get('content-type')?.includes('json') ? response.json() : response.text();
 }
 
 /** @param {Response} response @returns {Promise<ApiError>} */
-export async function problemOf(response) {
+export async function readProblem(response) {
   const fallback = { status: response.status, title: response.statusText || `Error ${response.status}` };
   if (!response.headers.get('content-type')?.includes('json')) return new ApiError(fallback);
   const problem = await response.json();

@@ -6,7 +6,7 @@
  * unknown.
  */
 import { signal, useEffect, useRef } from '../dom.js';
-import { problemOf } from './api.js';
+import { readProblem } from './api.js';
 
 const TYPES = ['run', 'points', 'event', 'worker'];
 /** The service's event after too many missed events. */
@@ -40,7 +40,7 @@ const tell = (/** @type {string} */ type, /** @type {any} */ data) => {
 /** Tells every listener to load its data again, because it may be outdated. */
 export const resync = () => tell('resync', null);
 
-function opened() {
+function handleOpen() {
   wait = 1000;
   become('live');
   if (hadGap) resync();
@@ -52,7 +52,7 @@ async function loadReason(/** @type {string} */ url) {
   const abort = new AbortController();
   try {
     const response = await fetch(url, { signal: abort.signal });
-    const reason = response.ok ? '' : (await problemOf(response)).detail;
+    const reason = response.ok ? '' : (await readProblem(response)).detail;
     if (reason && connection.peek().state === 'lost') connection.value = { ...connection.peek(), reason };
   } catch {
     /* it does not answer: the notice says so */
@@ -60,21 +60,21 @@ async function loadReason(/** @type {string} */ url) {
   abort.abort();
 }
 
-function failed() {
+function handleError() {
   if (source?.readyState === EventSource.CLOSED) loadReason(source.url);
   close();
   hadGap = true;
   become('lost');
-  retryTimer = setTimeout(open, wait);
+  retryTimer = setTimeout(openStream, wait);
   wait = Math.min(wait * 2, MAX_WAIT_MS);
 }
 
-function open() {
+function openStream() {
   close();
   if (document.hidden) return;
   source = new EventSource(`/api/v1/stream${lastId ? `?last_event_id=${encodeURIComponent(lastId)}` : ''}`);
-  source.onopen = opened;
-  source.onerror = failed;
+  source.onopen = handleOpen;
+  source.onerror = handleError;
   source.addEventListener(RESET, resync);
   for (const type of TYPES) {
     source.addEventListener(type, (message) => {
@@ -91,7 +91,7 @@ function close() {
 }
 
 function followVisibility() {
-  if (!document.hidden) return void open();
+  if (!document.hidden) return void openStream();
   close();
   hadGap = true;
   become('paused');
@@ -101,7 +101,7 @@ function followVisibility() {
 export function startLive() {
   document.addEventListener('visibilitychange', followVisibility);
   addEventListener('pagehide', close);
-  open();
+  openStream();
 }
 
 /** @param {string[]} types @param {(type: string, data: any) => void} callback @returns {() => void} stops listening */
@@ -116,7 +116,7 @@ export function listen(types, callback) {
  * @param {string[]} types @param {(type: string, data: any) => void} callback
  */
 export function useLive(types, callback) {
-  const newest = useRef(callback);
-  newest.current = callback;
-  useEffect(() => listen(types, (type, data) => newest.current(type, data)), [types.join()]);
+  const latestCallback = useRef(callback);
+  latestCallback.current = callback;
+  useEffect(() => listen(types, (type, data) => latestCallback.current(type, data)), [types.join()]);
 }

@@ -2,7 +2,7 @@
 import { useMemo } from '../dom.js';
 import { post } from './api.js';
 
-const randomKey = () =>
+const makeRandomKey = () =>
   [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
 /**
@@ -13,7 +13,7 @@ export function postOnce() {
   let sent = { content: '', key: '' };
   return async (requests) => {
     const content = JSON.stringify(requests);
-    if (sent.content !== content) sent = { content, key: randomKey() };
+    if (sent.content !== content) sent = { content, key: makeRandomKey() };
     const { key } = sent;
     const answers = [];
     for (const [i, { path, body }] of requests.entries())

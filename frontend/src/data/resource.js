@@ -29,14 +29,14 @@ const NOTHING = { data: undefined, error: null, loading: true, loadedAt: 0 };
 export function useLoad(key, load, { subject = key } = {}) {
   const [state, setState] = useState(/** @type {State<T>} */ ({ ...NOTHING, subject }));
   const [round, setRound] = useState(0);
-  const newest = useRef(load);
-  newest.current = load;
+  const latestLoad = useRef(load);
+  latestLoad.current = load;
 
   useEffect(() => {
     if (key === null) return undefined;
     const abort = new AbortController();
     setState((old) => (old.subject === subject ? { ...old, loading: true } : { ...NOTHING, subject }));
-    newest.current(abort.signal).then(
+    latestLoad.current(abort.signal).then(
       (data) => !abort.signal.aborted && setState({ data, error: null, loading: false, loadedAt: Date.now(), subject }),
       (error) => !abort.signal.aborted && setState((old) => ({ ...old, error, loading: false, subject })),
     );
@@ -49,8 +49,8 @@ export function useLoad(key, load, { subject = key } = {}) {
       setState((old) => (old.data === undefined ? old : { ...old, data: change(old.data) })),
     [],
   );
-  const shown = state.subject === subject ? state : { ...NOTHING, subject };
-  return { ...shown, loading: key !== null && shown.loading, reload, put };
+  const shownState = state.subject === subject ? state : { ...NOTHING, subject };
+  return { ...shownState, loading: key !== null && shownState.loading, reload, put };
 }
 
 /**
@@ -77,8 +77,8 @@ export function useGet(path, params, { live = [], concerns = () => true, every =
 export function useThrottled(action, every) {
   const timer = useRef(0);
   const last = useRef(0);
-  const newest = useRef(action);
-  newest.current = action;
+  const latestAction = useRef(action);
+  latestAction.current = action;
   useEffect(() => () => clearTimeout(timer.current), []);
   return useCallback(() => {
     if (timer.current) return;
@@ -86,7 +86,7 @@ export function useThrottled(action, every) {
       () => {
         timer.current = 0;
         last.current = Date.now();
-        newest.current();
+        latestAction.current();
       },
       Math.max(0, last.current + every - Date.now()),
     );

@@ -13,27 +13,28 @@ const PAGE = 100;
 const EMPTY = { events: new Map(), older: null, error: null, loaded: false, loadedAt: 0 };
 
 /** @param {string} run @param {string | null} [cursor] */
-const page = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit: PAGE, cursor });
+const loadPage = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit: PAGE, cursor });
 
 /**
  * Returns all events that are newer than the loaded ones, page by page until a known event.
  * @param {string} run @param {History['events']} events
  */
-async function newest(run, events) {
+async function loadNewest(run, events) {
   /** @type {Api.RunEvent[]} */
   let items = [];
   /** @type {string | null} */
   let next = null;
   do {
-    const answer = await page(run, next);
-    items = [...items, ...answer.items];
-    next = answer.next;
+    const nextPage = await loadPage(run, next);
+    items = [...items, ...nextPage.items];
+    next = nextPage.next;
   } while (next && events.size && !items.some(({ id }) => events.has(id)));
   return { items, next };
 }
 
 /** @param {History['events']} events @param {Api.RunEvent[]} items */
-const added = (events, items) => new Map([...events, ...items.map((item) => /** @type {const} */ ([item.id, item]))]);
+const addEvents = (events, items) =>
+  new Map([...events, ...items.map((item) => /** @type {const} */ ([item.id, item]))]);
 
 /**
  * @param {string} run
@@ -50,7 +51,7 @@ export function useHistory(run) {
     now.current = { ...now.current, ...change };
     setState(now.current);
   };
-  const guarded = async (/** @type {() => Promise<void>} */ act) => {
+  const runGuarded = async (/** @type {() => Promise<void>} */ act) => {
     if (busy.current) {
       nextTask.current = act;
       return;
@@ -64,14 +65,14 @@ export function useHistory(run) {
     busy.current = false;
     const next = nextTask.current;
     nextTask.current = null;
-    if (next) guarded(next);
+    if (next) runGuarded(next);
   };
   const reload = () =>
-    guarded(async () => {
+    runGuarded(async () => {
       const { events, older, loaded } = now.current;
-      const { items, next } = await newest(run, events);
+      const { items, next } = await loadNewest(run, events);
       update({
-        events: added(events, items),
+        events: addEvents(events, items),
         older: loaded ? older : next,
         error: null,
         loaded: true,
@@ -79,9 +80,9 @@ export function useHistory(run) {
       });
     });
   const loadOlder = () =>
-    guarded(async () => {
-      const { items, next } = await page(run, now.current.older);
-      update({ events: added(now.current.events, items), older: next, error: null });
+    runGuarded(async () => {
+      const { items, next } = await loadPage(run, now.current.older);
+      update({ events: addEvents(now.current.events, items), older: next, error: null });
     });
   useEffect(() => {
     reload();

@@ -24,7 +24,7 @@ const EMPTY = { key: '', items: [], next: null, total: 0, error: null, loading: 
  * Returns the first `count` runs and the next cursor.
  * @param {import('./api.js').Parameters} parameters @param {number} count @param {AbortSignal} signal
  */
-async function firstRuns(parameters, count, signal) {
+async function loadFirstRuns(parameters, count, signal) {
   /** @type {Api.RunItem[]} */
   let items = [];
   /** @type {string | null} */
@@ -56,7 +56,7 @@ export function useRuns(parameters) {
     const abort = new AbortController();
     const count = now.current.items.length;
     setState((old) => ({ ...old, loading: true }));
-    firstRuns(parameters, count, abort.signal).then(
+    loadFirstRuns(parameters, count, abort.signal).then(
       ({ items, next, total }) => {
         if (abort.signal.aborted) return;
         // pages that were loaded meanwhile stay: the whole list is loaded again
@@ -72,8 +72,8 @@ export function useRuns(parameters) {
 
   const isFetching = useRef(false);
   const loadMore = useCallback(async () => {
-    const { next, items, key: loaded } = now.current;
-    if (!next || loaded !== key || isFetching.current) return; // a cursor belongs to its own list
+    const { next, items, key: loadedKey } = now.current;
+    if (!next || loadedKey !== key || isFetching.current) return; // a cursor belongs to its own list
     isFetching.current = true;
     let isStale = false;
     try {
@@ -93,20 +93,20 @@ export function useRuns(parameters) {
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   /** Changed runs that are not shown yet, because thousands may change at once. */
-  const changed = useRef(/** @type {Map<string, Partial<Api.RunItem>>} */ (new Map()));
+  const changedRuns = useRef(/** @type {Map<string, Partial<Api.RunItem>>} */ (new Map()));
   const show = useCallback(() => {
-    const fresh = changed.current;
-    changed.current = new Map();
-    const listed = new Set(now.current.items.map(({ id }) => id));
-    if ([...fresh.keys()].some((id) => !listed.has(id))) reloadSoon();
+    const changesById = changedRuns.current;
+    changedRuns.current = new Map();
+    const listedIds = new Set(now.current.items.map(({ id }) => id));
+    if ([...changesById.keys()].some((id) => !listedIds.has(id))) reloadSoon();
     setState((old) => ({
       ...old,
-      items: old.items.map((item) => (fresh.has(item.id) ? { ...item, ...fresh.get(item.id) } : item)),
+      items: old.items.map((item) => (changesById.has(item.id) ? { ...item, ...changesById.get(item.id) } : item)),
     }));
   }, []);
   const put = useCallback((/** @type {Partial<Api.RunItem> & {id: string}} */ run) => {
-    if (!changed.current.size) setTimeout(show, SHOW_MS);
-    changed.current.set(run.id, { ...changed.current.get(run.id), ...run });
+    if (!changedRuns.current.size) setTimeout(show, SHOW_MS);
+    changedRuns.current.set(run.id, { ...changedRuns.current.get(run.id), ...run });
   }, []);
   const reloadSoon = useThrottled(reload, 2000);
   useLive(['run'], (type, run) => {
@@ -121,15 +121,15 @@ export function useRuns(parameters) {
  * @param {string[]} ids @param {import('./api.js').Parameters} params @param {AbortSignal} signal
  * @returns {Promise<{runs: Api.RunItem[], missing: string[]}>}
  */
-export async function namedRuns(ids, params, signal) {
+export async function loadNamedRuns(ids, params, signal) {
   const batches = Array.from({ length: Math.ceil(ids.length / RUNS_PER_CALL) }, (_, n) =>
     ids.slice(n * RUNS_PER_CALL, (n + 1) * RUNS_PER_CALL),
   );
   const pages = await Promise.all(
     batches.map((batch) => getAll('/runs', { ...params, ids: batch, limit: RUNS_PER_CALL }, { signal })),
   );
-  const byId = new Map(pages.flat().map((run) => [run.id, run]));
-  return { runs: ids.flatMap((id) => byId.get(id) ?? []), missing: ids.filter((id) => !byId.has(id)) };
+  const runById = new Map(pages.flat().map((run) => [run.id, run]));
+  return { runs: ids.flatMap((id) => runById.get(id) ?? []), missing: ids.filter((id) => !runById.has(id)) };
 }
 
 /**
@@ -138,19 +138,19 @@ export async function namedRuns(ids, params, signal) {
  * @returns {{runs: Api.RunItem[], missing: string[]}}
  */
 export function useUnlistedRuns(ids, items) {
-  const listed = new Set(items.map(({ id }) => id));
-  const unlistedIds = ids.filter((id) => !listed.has(id));
+  const listedIds = new Set(items.map(({ id }) => id));
+  const unlistedIds = ids.filter((id) => !listedIds.has(id));
   const { data } = useLoad(
     unlistedIds.length ? unlistedIds.join() : null,
-    (signal) => namedRuns(unlistedIds, {}, signal),
+    (signal) => loadNamedRuns(unlistedIds, {}, signal),
     {
       subject: 'unlisted runs',
     },
   );
-  const loaded = data ?? { runs: [], missing: [] };
+  const loadedRuns = data ?? { runs: [], missing: [] };
   return {
-    runs: loaded.runs.filter(({ id }) => unlistedIds.includes(id)),
-    missing: loaded.missing.filter((id) => unlistedIds.includes(id)),
+    runs: loadedRuns.runs.filter(({ id }) => unlistedIds.includes(id)),
+    missing: loadedRuns.missing.filter((id) => unlistedIds.includes(id)),
   };
 }
 

@@ -6,8 +6,8 @@ import { useLayoutEffect, useRef, useState } from '../dom.js';
 import { ApiError, get } from './api.js';
 import { useLive } from './live.js';
 import { useThrottled } from './resource.js';
-import { keyOf } from '../charts/figure.js';
-import { expanded } from '../lib/series.js';
+import { seriesKey } from '../charts/figure.js';
+import { expandSeries } from '../lib/series.js';
 
 /**
  * The parameters of requested curves. `band` and `groupBy` are '' for single runs; `together`: the runs that share a
@@ -52,18 +52,19 @@ function sendBatches() {
   for (const { runs, shape, metrics } of batches) {
     const atOnce = Math.max(1, Math.min(METRICS_PER_CALL, Math.floor(SERIES_PER_CALL / Math.max(1, runs.length))));
     const names = [...metrics.keys()];
-    for (let at = 0; at < names.length; at += atOnce) send(names.slice(at, at + atOnce), runs, shape, metrics);
+    for (let start = 0; start < names.length; start += atOnce)
+      send(names.slice(start, start + atOnce), runs, shape, metrics);
   }
 }
 
 /** @param {string[]} names @param {string[]} runs @param {Shape} shape @param {Batch['metrics']} metrics */
 async function send(names, runs, shape, metrics) {
-  const tell = (/** @type {(waiter: Waiter, name: string) => void} */ how) => {
-    for (const name of names) for (const waiter of metrics.get(name) ?? []) how(waiter, name);
+  const tell = (/** @type {(waiter: Waiter, name: string) => void} */ notify) => {
+    for (const name of names) for (const waiter of metrics.get(name) ?? []) notify(waiter, name);
   };
   try {
-    const answer = await get('/series', parametersOf(names, runs, shape));
-    const series = answer.series.map(expanded);
+    const answer = await get('/series', makeParameters(names, runs, shape));
+    const series = answer.series.map(expandSeries);
     tell(({ resolve }, name) => resolve(series.filter(({ metric }) => metric === name)));
   } catch (error) {
     if (error instanceof ApiError && error.status === 422 && names.length > 1) {
@@ -73,7 +74,7 @@ async function send(names, runs, shape, metrics) {
 }
 
 /** @param {string[]} metrics @param {string[]} runs @param {Shape} shape */
-const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points = 500, ends }) => ({
+const makeParameters = (metrics, runs, { x, smoothing, groupBy, band, zoom, points = 500, ends }) => ({
   runs,
   metrics,
   x,
@@ -88,101 +89,108 @@ const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points
 });
 
 /**
- * Loads the curves of one metric for these runs, but only while `enabled`, i.e. while the panel is near the screen.
- * @param {string} metric @param {string[]} runs @param {Shape} shape @param {boolean} enabled
+ * Loads the curves of one metric for these runs, but only while `isEnabled`, i.e. while the panel is near the screen.
+ * @param {string} metric @param {string[]} runs @param {Shape} shape @param {boolean} isEnabled
  * @returns {{series: Series[], loading: boolean, loaded: boolean, error: Error | null,
  *   retry: () => void}}
  */
-export function useSeries(metric, runs, shape, enabled) {
+export function useSeries(metric, runs, shape, isEnabled) {
   const drawnRuns = runs.slice(0, MAX_RUNS);
   const key = JSON.stringify([metric, shape, shape.groupBy ? drawnRuns : null]);
-  const holder = useRef(emptyHolder(''));
+  const holder = useRef(makeEmptyHolder(''));
   const [, redraw] = useState(0);
   const show = () => redraw((n) => n + 1);
 
   const load = async () => {
     const currentHolder = holder.current;
-    const missing = drawnRuns.filter((run) => !currentHolder.fresh.has(run));
-    if (!enabled || !missing.length) return;
-    const asking = shape.groupBy ? drawnRuns : missing;
-    currentHolder.asked += 1;
-    for (const run of asking) currentHolder.fresh.add(run);
+    const missingRuns = drawnRuns.filter((run) => !currentHolder.requestedRuns.has(run));
+    if (!isEnabled || !missingRuns.length) return;
+    const requestedRuns = shape.groupBy ? drawnRuns : missingRuns;
+    currentHolder.requestCount += 1;
+    for (const run of requestedRuns) currentHolder.requestedRuns.add(run);
     currentHolder.pending += 1;
     show();
-    await fill(currentHolder, fetchSeries(metric, asking, shape), currentHolder.asked, asking, Boolean(shape.groupBy));
+    await fill(
+      currentHolder,
+      fetchSeries(metric, requestedRuns, shape),
+      currentHolder.requestCount,
+      requestedRuns,
+      Boolean(shape.groupBy),
+    );
     currentHolder.pending -= 1;
     if (currentHolder === holder.current) show();
   };
 
-  if (holder.current.key !== key) holder.current = emptyHolder(key, holder.current);
+  if (holder.current.key !== key) holder.current = makeEmptyHolder(key, holder.current);
   useLayoutEffect(() => {
     load();
-  }, [key, drawnRuns.join(), enabled]);
+  }, [key, drawnRuns.join(), isEnabled]);
   const refresh = useThrottled(load, REFRESH_MS);
   useLive(['points'], (type, data) => {
     if (type !== 'resync' && !drawnRuns.includes(data.run)) return;
-    if (type === 'resync') holder.current.fresh.clear();
-    else holder.current.fresh.delete(data.run);
+    if (type === 'resync') holder.current.requestedRuns.clear();
+    else holder.current.requestedRuns.delete(data.run);
     refresh();
   });
 
-  const { parts, pending, loaded, error } = holder.current;
-  const series = shape.groupBy ? [...parts.values()] : drawnRuns.flatMap((run) => parts.get(run) ?? []);
+  const { seriesByKey, pending, loaded, error } = holder.current;
+  const series = shape.groupBy ? [...seriesByKey.values()] : drawnRuns.flatMap((run) => seriesByKey.get(run) ?? []);
   return {
     series,
     loading: pending > 0,
     loaded,
     error,
     retry: () => {
-      holder.current.fresh.clear();
+      holder.current.requestedRuns.clear();
       load();
     },
   };
 }
 
 /**
- * The curves of a panel. Old curves stay until the new ones are loaded. `asked` numbers the requests, and `shown` has
- * the number of each run's curve, so that answers older than the shown curve are dropped.
- * @typedef {{key: string, parts: Map<string, Series>, fresh: Set<string>, asked: number, shown: Map<string, number>,
- *   pending: number, loaded: boolean, error: Error | null}} Holder
+ * The curves of a panel. Old curves stay until the new ones are loaded. `requestCount` numbers the requests, and
+ * `numberByRun` has the number of each run's curve, so that answers older than the shown curve are dropped.
+ * @typedef {{key: string, seriesByKey: Map<string, Series>, requestedRuns: Set<string>, requestCount: number,
+ *   numberByRun: Map<string, number>, pending: number, loaded: boolean, error: Error | null}} Holder
  * @param {string} key @param {Holder} [old] @returns {Holder}
  */
-const emptyHolder = (key, old) => ({
+const makeEmptyHolder = (key, old) => ({
   key,
-  parts: old && sameMetric(old.key, key) ? old.parts : new Map(),
-  fresh: new Set(),
-  asked: 0,
-  shown: new Map(),
+  seriesByKey: old && isSameMetric(old.key, key) ? old.seriesByKey : new Map(),
+  requestedRuns: new Set(),
+  requestCount: 0,
+  numberByRun: new Map(),
   pending: 0,
   loaded: false,
   error: null,
 });
 
 /** @param {string} a @param {string} b */
-const sameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0];
+const isSameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0];
 
 /**
- * @param {Holder} held @param {Promise<Series[]>} promise @param {number} number of the request
- * @param {string[]} asking @param {boolean} isGrouped
+ * @param {Holder} holder @param {Promise<Series[]>} promise @param {number} number of the request
+ * @param {string[]} requestedRuns @param {boolean} isGrouped
  */
-async function fill(held, promise, number, asking, isGrouped) {
-  const notOvertaken = () => asking.filter((run) => (held.shown.get(run) ?? 0) < number);
+async function fill(holder, promise, number, requestedRuns, isGrouped) {
+  const notOvertaken = () => requestedRuns.filter((run) => (holder.numberByRun.get(run) ?? 0) < number);
   try {
     const series = await promise;
     const currentRuns = notOvertaken();
     if (!currentRuns.length) return;
-    for (const run of currentRuns) held.shown.set(run, number);
-    const otherParts = isGrouped || !held.loaded ? [] : [...held.parts].filter(([run]) => !currentRuns.includes(run));
-    const fresh = series
-      .map((item) => /** @type {const} */ ([keyOf(item), item]))
+    for (const run of currentRuns) holder.numberByRun.set(run, number);
+    const otherParts =
+      isGrouped || !holder.loaded ? [] : [...holder.seriesByKey].filter(([run]) => !currentRuns.includes(run));
+    const currentSeries = series
+      .map((item) => /** @type {const} */ ([seriesKey(item), item]))
       .filter(([key]) => isGrouped || currentRuns.includes(key));
-    held.parts = new Map([...otherParts, ...fresh]);
-    held.loaded = true;
-    held.error = null;
+    holder.seriesByKey = new Map([...otherParts, ...currentSeries]);
+    holder.loaded = true;
+    holder.error = null;
   } catch (error) {
     const currentRuns = notOvertaken();
     if (!currentRuns.length) return;
-    for (const run of currentRuns) held.fresh.delete(run);
-    held.error = /** @type {Error} */ (error);
+    for (const run of currentRuns) holder.requestedRuns.delete(run);
+    holder.error = /** @type {Error} */ (error);
   }
 }

@@ -64,22 +64,23 @@ export const writeWindow = ({ first, last }) => (first === last ? String(first) 
  * @param {number[]} steps ascending @param {number[]} values
  * @returns {{before: Window, after: Window} | null}
  */
-export function usualWindows(steps, values) {
+export function chooseUsualWindows(steps, values) {
   if (steps.length < 2) return null;
   const size = Math.max(1, Math.min(DEFAULT_STEPS, Math.floor(steps.length / 4)));
   const sums = [0];
   for (const value of values) sums.push(sums[sums.length - 1] + (Number.isFinite(value) ? value : 0));
-  const shift = (/** @type {number} */ at) => Math.abs(sums[at + size] - 2 * sums[at] + sums[at - size]);
-  let best = size;
-  for (let at = size; at + size <= steps.length; at += 1) if (shift(at) > shift(best) + 1e-12) best = at;
+  const shift = (/** @type {number} */ index) => Math.abs(sums[index + size] - 2 * sums[index] + sums[index - size]);
+  let bestIndex = size;
+  for (let index = size; index + size <= steps.length; index += 1)
+    if (shift(index) > shift(bestIndex) + 1e-12) bestIndex = index;
   return {
-    before: { first: steps[best - size], last: steps[best - 1] },
-    after: { first: steps[best], last: steps[best + size - 1] },
+    before: { first: steps[bestIndex - size], last: steps[bestIndex - 1] },
+    after: { first: steps[bestIndex], last: steps[bestIndex + size - 1] },
   };
 }
 
 /** @param {Onset} onset */
-export const aroundOnset = ({ healthy, sick }) => ({
+export const chooseOnsetWindows = ({ healthy, sick }) => ({
   before: { first: Math.max(0, healthy - DEFAULT_STEPS + 1), last: healthy },
   after: { first: sick, last: sick + DEFAULT_STEPS - 1 },
 });
@@ -91,7 +92,7 @@ export const aroundOnset = ({ healthy, sick }) => ({
  * @param {{zoom?: [number, number] | null, onset?: Onset | null, split?: Api.BreakdownAnswer['by']}} [about]
  */
 export function breakdownAddress(run, metric, { zoom, onset, split } = {}) {
-  const windows = zoom ? ofZoom(zoom) : onset ? aroundOnset(onset) : null;
+  const windows = zoom ? readZoom(zoom) : onset ? chooseOnsetWindows(onset) : null;
   return rolloutsAddress(run, {
     view: 'breakdown',
     split,
@@ -102,7 +103,7 @@ export function breakdownAddress(run, metric, { zoom, onset, split } = {}) {
 }
 
 /** @param {[number, number]} zoom */
-function ofZoom([low, high]) {
+function readZoom([low, high]) {
   const [first, last] = [Math.max(0, Math.ceil(low)), Math.floor(high)];
   if (last < first || first === 0) return null;
   return { before: { first: Math.max(0, 2 * first - last - 1), last: first - 1 }, after: { first, last } };
@@ -112,8 +113,8 @@ function ofZoom([low, high]) {
  * Returns the windows after dragging, which replaces the window whose middle is nearer to the start of the drag.
  * @param {{before: Window, after: Window}} windows @param {number} from @param {number} to steps
  */
-export function redrawn({ before, after }, from, to) {
-  const drawn = { first: Math.round(Math.min(from, to)), last: Math.round(Math.max(from, to)) };
+export function redrawWindow({ before, after }, from, to) {
+  const drawnWindow = { first: Math.round(Math.min(from, to)), last: Math.round(Math.max(from, to)) };
   const distance = (/** @type {Window} */ { first, last }) => Math.abs((first + last) / 2 - from);
-  return distance(before) <= distance(after) ? { before: drawn, after } : { before, after: drawn };
+  return distance(before) <= distance(after) ? { before: drawnWindow, after } : { before, after: drawnWindow };
 }

@@ -40,13 +40,13 @@ export const PALETTES = { light: LIGHT, dark: DARK };
  * Returns the looks of items in one chart. The second item of a colour is dashed, the third is dotted, ...
  * @param {{key: string, slot: number}[]} items @param {'light'|'dark'} theme @returns {Map<string, Look>}
  */
-export function looksTogether(items, theme) {
-  const seen = new Map();
+export function makeLooks(items, theme) {
+  const turnByIndex = new Map();
   return new Map(
     items.map(({ key, slot }) => {
       const paletteIndex = slot % LIGHT.length;
-      const turn = seen.get(paletteIndex) ?? 0;
-      seen.set(paletteIndex, turn + 1);
+      const turn = turnByIndex.get(paletteIndex) ?? 0;
+      turnByIndex.set(paletteIndex, turn + 1);
       const dash = DASHES[turn % DASHES.length];
       return [key, { colour: PALETTES[theme][paletteIndex], dash, print: LIGHT[paletteIndex] }];
     }),
@@ -59,11 +59,11 @@ const LEAST_CONTRAST = 3;
 /** Distance of the outermost shades from their colour, as a share of the distance to black and to white. */
 const SHADE_SHARES = { black: 0.38, white: 0.3 };
 
-const channels = (/** @type {string} */ colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+const parseChannels = (/** @type {string} */ colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 
 /** @param {string} colour @param {number} target a channel: 0 is black, 255 white @param {number} share 0-1 */
-const mixed = (colour, target, share) =>
-  `#${channels(colour)
+const mixColours = (colour, target, share) =>
+  `#${parseChannels(colour)
     .map((channel) =>
       Math.round(channel + (target - channel) * share)
         .toString(16)
@@ -72,16 +72,16 @@ const mixed = (colour, target, share) =>
     .join('')}`;
 
 /** Returns the relative luminance as defined by WCAG. @param {string} colour */
-function luminance(colour) {
-  const [red, green, blue] = channels(colour)
+function computeLuminance(colour) {
+  const [red, green, blue] = parseChannels(colour)
     .map((channel) => channel / 255)
     .map((share) => (share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
 /** Returns the contrast of two colours as defined by WCAG. @param {string} a @param {string} b */
-export function contrast(a, b) {
-  const [dark, light] = [luminance(a), luminance(b)].sort((x, y) => x - y);
+export function computeContrast(a, b) {
+  const [dark, light] = [computeLuminance(a), computeLuminance(b)].sort((x, y) => x - y);
   return (light + 0.05) / (dark + 0.05);
 }
 
@@ -89,18 +89,18 @@ export function contrast(a, b) {
  * Returns shades of a colour, from dark to light, all with a contrast of 3:1 to the theme's background.
  * @param {string} colour @param {number} count @param {'light'|'dark'} theme @returns {string[]}
  */
-export function shadesOf(colour, count, theme) {
+export function makeShades(colour, count, theme) {
   if (count === 1) return [colour];
   const end = (/** @type {number} */ target, /** @type {number} */ reach) => {
     let share = reach;
-    while (share > 0 && contrast(mixed(colour, target, share), BACKGROUNDS[theme]) < LEAST_CONTRAST)
+    while (share > 0 && computeContrast(mixColours(colour, target, share), BACKGROUNDS[theme]) < LEAST_CONTRAST)
       share = Math.max(0, share - 0.01);
     return share;
   };
   const [darkest, lightest] = [-end(0, SHADE_SHARES.black), end(255, SHADE_SHARES.white)];
   return Array.from({ length: count }, (_, i) => {
-    const at = darkest + ((lightest - darkest) * i) / (count - 1);
-    return mixed(colour, at < 0 ? 0 : 255, Math.abs(at));
+    const shade = darkest + ((lightest - darkest) * i) / (count - 1);
+    return mixColours(colour, shade < 0 ? 0 : 255, Math.abs(shade));
   });
 }
 
@@ -108,11 +108,11 @@ export function shadesOf(colour, count, theme) {
  * Returns the looks of single runs, which have shades of their group's colour, and its dash.
  * @param {{look: Look, keys: string[]}[]} groups @param {'light'|'dark'} theme @returns {Map<string, Look>}
  */
-export const shadedLooks = (groups, theme) =>
+export const makeShadedLooks = (groups, theme) =>
   new Map(
     groups.flatMap(({ look, keys }) => {
-      const shades = shadesOf(look.colour, keys.length, theme);
-      const prints = shadesOf(look.print, keys.length, 'light');
+      const shades = makeShades(look.colour, keys.length, theme);
+      const prints = makeShades(look.print, keys.length, 'light');
       return keys.map(
         (key, i) => /** @type {[string, Look]} */ ([key, { ...look, colour: shades[i], print: prints[i] }]),
       );
@@ -124,15 +124,16 @@ export const shadedLooks = (groups, theme) =>
  * From the eleventh group on, no slot is free, and each group uses the slot of its run.
  * @param {number[]} slots `slots`: those of their first runs @returns {number[]}
  */
-export function slotsOfGroups(slots) {
+export function chooseSlots(slots) {
   const indexes = slots.map((slot) => slot % LIGHT.length);
   const takenIndexes = new Set(indexes);
   return indexes.map((paletteIndex, i) => {
     if (indexes.indexOf(paletteIndex) === i) return paletteIndex;
-    let free = paletteIndex;
-    for (let tried = 0; takenIndexes.has(free) && tried < LIGHT.length; tried += 1) free = (free + 1) % LIGHT.length;
-    takenIndexes.add(free);
-    return free;
+    let freeIndex = paletteIndex;
+    for (let tries = 0; takenIndexes.has(freeIndex) && tries < LIGHT.length; tries += 1)
+      freeIndex = (freeIndex + 1) % LIGHT.length;
+    takenIndexes.add(freeIndex);
+    return freeIndex;
   });
 }
 

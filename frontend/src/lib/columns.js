@@ -20,8 +20,8 @@ export const writeColumn = ({ run, step }) => `${run}@${step ?? ''}`;
  * @param {number[]} steps of the prompt, ascending @param {number} step in view @param {string[]} runs other ones
  * @returns {Column[]}
  */
-export function usualColumns(steps, step, runs) {
-  const others = steps.filter((storedStep) => storedStep !== step);
-  const ends = others.length > 1 ? [others[0], others[others.length - 1]] : others;
+export function chooseUsualColumns(steps, step, runs) {
+  const otherSteps = steps.filter((storedStep) => storedStep !== step);
+  const ends = otherSteps.length > 1 ? [otherSteps[0], otherSteps[otherSteps.length - 1]] : otherSteps;
   return [...ends.map((end) => ({ run: '', step: end })), ...runs.slice(0, 2).map((run) => ({ run, step: null }))];
 }

@@ -5,7 +5,7 @@
  * @param {{steps: number[], values: number[]}} series
  * @param {{from: number, to: number, width: number, height: number}} box `from`, `to`: the steps at its sides
  */
-export function curveIn({ steps, values }, { from, to, width, height }) {
+export function makeCurve({ steps, values }, { from, to, width, height }) {
   const finite = values.filter(Number.isFinite);
   const [low, high] = [Math.min(...finite), Math.max(...finite)];
   const x = (/** @type {number} */ step) => ((step - from) / (to - from || 1)) * width;

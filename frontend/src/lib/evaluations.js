@@ -6,20 +6,20 @@
 export const suiteTitle = (suite) => suite || 'held-out set';
 
 /** Returns suites sorted by name, with the held-out set first. @param {Item[]} items */
-export const suitesOf = (items) => [...new Set(items.map(({ suite }) => suite))].sort();
+export const listSuites = (items) => [...new Set(items.map(({ suite }) => suite))].sort();
 
 /**
  * Returns the metrics of some results: accuracy first, then pass@k and maj@k by k, then the others.
  * @param {Item[]} items @returns {string[]}
  */
-export function metricsOfSuites(items) {
+export function listSuiteMetrics(items) {
   const names = [...new Set(items.flatMap(({ values }) => Object.keys(values)))].filter(
     (name) => name !== 'prompts' && name !== 'n',
   );
   const prefixes = ['accuracy', 'pass_at_', 'maj_at_', 'length_mean', 'truncated_frac'];
-  const rankOf = (/** @type {string} */ name) => prefixes.findIndex((prefix) => name.startsWith(prefix));
-  const k = (/** @type {string} */ name) => Number(name.split('_at_')[1] ?? 0);
-  return names.sort((a, b) => rankOf(a) - rankOf(b) || k(a) - k(b));
+  const findRank = (/** @type {string} */ name) => prefixes.findIndex((prefix) => name.startsWith(prefix));
+  const readK = (/** @type {string} */ name) => Number(name.split('_at_')[1] ?? 0);
+  return names.sort((a, b) => findRank(a) - findRank(b) || readK(a) - readK(b));
 }
 
 /** Returns the usual name of a suite's metric, such as pass@4. @param {string} name */
@@ -29,10 +29,10 @@ export const metricTitle = (name) =>
 /**
  * Returns a row for each step of each run, newest first within a run, with the result of each suite.
  * @param {Item[]} items @param {string[]} runs in order
- * @returns {{run: string, step: number, hasCheckpoint: boolean, of: Map<string, Item>}[]}
+ * @returns {{run: string, step: number, hasCheckpoint: boolean, itemBySuite: Map<string, Item>}[]}
  */
-export function evaluationRows(items, runs) {
-  /** @type {Map<string, {run: string, step: number, hasCheckpoint: boolean, of: Map<string, Item>}>} */
+export function makeEvaluationRows(items, runs) {
+  /** @type {Map<string, {run: string, step: number, hasCheckpoint: boolean, itemBySuite: Map<string, Item>}>} */
   const rows = new Map();
   for (const item of items) {
     const key = `${item.run} ${item.step}`;
@@ -40,9 +40,9 @@ export function evaluationRows(items, runs) {
       run: item.run,
       step: item.step,
       hasCheckpoint: item.has_checkpoint,
-      of: new Map(),
+      itemBySuite: new Map(),
     };
-    row.of.set(item.suite, item);
+    row.itemBySuite.set(item.suite, item);
     rows.set(key, row);
   }
   return [...rows.values()].sort((a, b) => runs.indexOf(a.run) - runs.indexOf(b.run) || b.step - a.step);

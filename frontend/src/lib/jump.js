@@ -7,31 +7,31 @@
  */
 
 /** @param {string} text */
-export const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
+export const splitWords = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
 
 /**
  * Returns how well a name matches the typed text: 4 if equal, 3 if it begins with the text or has it as a part, 2 if a
  * part begins with it, 1 if it contains all words, else 0.
- * @param {string} name @param {string} typed
+ * @param {string} name @param {string} typedText
  */
-export function score(name, typed) {
-  const lower = name.toLowerCase();
-  const text = wordsOf(typed).join(' ');
+export function scoreName(name, typedText) {
+  const lowerName = name.toLowerCase();
+  const text = splitWords(typedText).join(' ');
   if (!text) return 1;
-  if (lower === text) return 4;
-  const parts = lower.split(/[\s/.-]+/);
-  if (lower.startsWith(text) || parts.includes(text)) return 3;
-  if (parts.some((part) => part.startsWith(text))) return 2;
-  return wordsOf(typed).every((word) => lower.includes(word)) ? 1 : 0;
+  if (lowerName === text) return 4;
+  const nameParts = lowerName.split(/[\s/.-]+/);
+  if (lowerName.startsWith(text) || nameParts.includes(text)) return 3;
+  if (nameParts.some((part) => part.startsWith(text))) return 2;
+  return splitWords(typedText).every((word) => lowerName.includes(word)) ? 1 : 0;
 }
 
 /**
  * Returns the best matches by name. Equal matches keep their order.
- * @param {Place[]} places @param {string} typed @param {number} limit
+ * @param {Place[]} places @param {string} typedText @param {number} limit
  */
-export const best = (places, typed, limit) =>
+export const findBest = (places, typedText, limit) =>
   places
-    .map((place) => ({ place, fit: score(place.name, typed) }))
+    .map((place) => ({ place, fit: scoreName(place.name, typedText) }))
     .filter(({ fit }) => fit > 0)
     .sort((a, b) => b.fit - a.fit)
     .slice(0, limit)
@@ -39,20 +39,20 @@ export const best = (places, typed, limit) =>
 
 /**
  * Returns sections with places, sorted by their best match.
- * @param {Section[]} sections @param {string} typed
+ * @param {Section[]} sections @param {string} typedText
  */
-export const inOrder = (sections, typed) =>
+export const sortSections = (sections, typedText) =>
   sections
     .filter(({ places }) => places.length)
-    .map((section) => ({ section, fit: Math.max(...section.places.map(({ name }) => score(name, typed))) }))
+    .map((section) => ({ section, fit: Math.max(...section.places.map(({ name }) => scoreName(name, typedText))) }))
     .sort((a, b) => b.fit - a.fit)
     .map(({ section }) => section);
 
 const MAX_WORDS = 8;
 
-/** Returns the typed text as a query of the list of runs, with every word quoted. @param {string} typed */
-export const runQuery = (typed) =>
-  typed
+/** Returns the typed text as a query of the list of runs, with every word quoted. @param {string} typedText */
+export const runQuery = (typedText) =>
+  typedText
     .split(/\s+/)
     .filter(Boolean)
     .slice(0, MAX_WORDS)

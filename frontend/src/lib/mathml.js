@@ -29,18 +29,18 @@ const KNOWN = new Set([
 /** @typedef {string | MathElement} MathNode */
 
 /** @param {string} source @returns {MathElement | null} null if it cannot be read */
-export function mathTree(source) {
-  const parsed = parseXml(source);
-  return parsed.querySelector('parsererror') || parsed.documentElement.localName !== 'math'
+export function parseMath(source) {
+  const xmlDocument = parseXml(source);
+  return xmlDocument.querySelector('parsererror') || xmlDocument.documentElement.localName !== 'math'
     ? null
-    : /** @type {MathElement} */ (nodeOf(parsed.documentElement));
+    : /** @type {MathElement} */ (readNode(xmlDocument.documentElement));
 }
 
 /** @param {Element} element @returns {MathNode} */
-function nodeOf(element) {
+function readNode(element) {
   if (!KNOWN.has(element.localName)) return element.textContent ?? '';
   const children = [...element.childNodes].map((child) =>
-    child instanceof Element ? nodeOf(child) : (child.textContent ?? ''),
+    child instanceof Element ? readNode(child) : (child.textContent ?? ''),
   );
   return { tag: element.localName, children };
 }

@@ -1,7 +1,7 @@
 /** Order and groups of metric names. The first segment of a name is its section. */
 
 /** @param {string} metric */
-export const sectionOf = (metric) => (metric.includes('/') ? metric.slice(0, metric.indexOf('/')) : 'other');
+export const findSection = (metric) => (metric.includes('/') ? metric.slice(0, metric.indexOf('/')) : 'other');
 
 /** The sections in the order in which they explain whether a policy learns, and if not, why. */
 export const SECTION_ORDER = [
@@ -36,31 +36,31 @@ export const KEY_METRICS = [
   'loss/total',
 ];
 
-const rank = (/** @type {string} */ section) => {
-  const at = SECTION_ORDER.indexOf(section);
-  return at < 0 ? SECTION_ORDER.length : at;
+const rankSection = (/** @type {string} */ section) => {
+  const index = SECTION_ORDER.indexOf(section);
+  return index < 0 ? SECTION_ORDER.length : index;
 };
 
 /** @param {string[]} metrics @returns {{section: string, metrics: string[]}[]} */
-export function bySection(metrics) {
+export function groupBySection(metrics) {
   const sections = new Map();
   for (const metric of [...new Set(metrics)].sort()) {
-    const section = sectionOf(metric);
+    const section = findSection(metric);
     sections.set(section, [...(sections.get(section) ?? []), metric]);
   }
   return [...sections]
     .map(([section, inside]) => ({ section, metrics: inside }))
-    .sort((a, b) => rank(a.section) - rank(b.section) || (a.section < b.section ? -1 : 1));
+    .sort((a, b) => rankSection(a.section) - rankSection(b.section) || (a.section < b.section ? -1 : 1));
 }
 
 /** Returns whether a metric has values only at some steps, as evaluations do. @param {string} metric */
 export const isSparse = (metric) => metric.startsWith('eval/');
 
 /** Returns the kind of a metric's completions: `train`, `eval` or `eval/<suite>`. @param {string} metric */
-export const kindOf = (metric) => (isSparse(metric) ? metric.split('/').slice(0, -1).join('/') : 'train');
+export const findMetricKind = (metric) => (isSparse(metric) ? metric.split('/').slice(0, -1).join('/') : 'train');
 
 /** Returns the metrics whose name contains all words of the search. @param {string[]} metrics @param {string} search */
-export function matching(metrics, search) {
+export function filterMetrics(metrics, search) {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return metrics.filter((metric) => words.every((word) => metric.toLowerCase().includes(word)));
 }
@@ -79,10 +79,10 @@ const SIGNED = new Set(['critic/explained_variance']);
 
 /**
  * Returns the range of values that a metric of the catalog can have.
- * @param {{name: string, unit: string} | undefined} about `about`: its entry @returns {[number, number]}
+ * @param {{name: string, unit: string} | undefined} metricInfo its entry @returns {[number, number]}
  */
-export function possibleRange(about) {
-  if (!about || SIGNED.has(about.name)) return [-Infinity, Infinity];
-  if (['fraction', 'probability'].includes(about.unit)) return [0, 1];
-  return [COUNTED.has(about.unit) || NON_NEGATIVE.test(about.name) ? 0 : -Infinity, Infinity];
+export function findPossibleRange(metricInfo) {
+  if (!metricInfo || SIGNED.has(metricInfo.name)) return [-Infinity, Infinity];
+  if (['fraction', 'probability'].includes(metricInfo.unit)) return [0, 1];
+  return [COUNTED.has(metricInfo.unit) || NON_NEGATIVE.test(metricInfo.name) ? 0 : -Infinity, Infinity];
 }

@@ -2,10 +2,10 @@
  * The table of a panel at one x: each line's newest recorded value, its difference from the baseline, and n. Pure.
  * Values are never interpolated.
  */
-import { csv, csvCell } from './text/csv.js';
-import { formatDuration, formatShort, formatValue, grouped } from './text/format.js';
+import { writeCsv, csvCell } from './text/csv.js';
+import { formatDuration, formatShort, formatValue, formatGrouped } from './text/format.js';
 import { isSparse } from './metrics.js';
-import { isMetricAxis, xUnitOf } from './series.js';
+import { isMetricAxis, findXUnit } from './series.js';
 import { lookup } from './lookup.js';
 
 /**
@@ -14,21 +14,21 @@ import { lookup } from './lookup.js';
  * @typedef {{value: number | string, x: number, step: number, n?: number, low?: number | null, high?: number | null}}
  *   Recorded one point; a value that is not finite is written as in the API
  * @typedef {{key: string, name: string, look: import('./colours.js').Look, role: 'main' | 'seed', run: string | null,
- *   recorded: Recorded | null, smoothed: Recorded | null, of: number | null, isOlder: boolean, delta: number | null,
- *   isBaseline: boolean}} Row `recorded`: null if the line has no value at or before x; `of`: the number of runs that
- *   a mean has; `isOlder`: the value was recorded before x
+ *   recorded: Recorded | null, smoothed: Recorded | null, total: number | null, isOlder: boolean, delta: number | null,
+ *   isBaseline: boolean}} Row `recorded`: null if the line has no value at or before x; `total`: the number of runs
+ *   that a mean has; `isOlder`: the value was recorded before x
  * @typedef {{x: number, rows: Row[], baseline: string | null, isBaselineMissing: boolean, isSmoothed: boolean}} Reading
  */
 
 /**
  * Returns the index of the last ascending number that is not above `x`, or -1.
- * @param {number[]} ascending @param {number} x
+ * @param {number[]} sortedXs @param {number} x
  */
-export function lastAtOrBelow(ascending, x) {
-  let [low, high] = [0, ascending.length];
+export function findLastAtOrBelow(sortedXs, x) {
+  let [low, high] = [0, sortedXs.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (ascending[middle] <= x) low = middle + 1;
+    if (sortedXs[middle] <= x) low = middle + 1;
     else high = middle;
   }
   return low - 1;
@@ -39,9 +39,9 @@ export function lastAtOrBelow(ascending, x) {
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
 export function readAt(series, x) {
-  const at = lastAtOrBelow(series.x, x);
-  const finite = at < 0 ? null : pointAt(series, at);
-  const gap = newestGap(series, x);
+  const index = findLastAtOrBelow(series.x, x);
+  const finite = index < 0 ? null : makePoint(series, index);
+  const gap = findNewestGap(series, x);
   if (!gap) return finite;
   return !finite || gap.x > finite.x || (gap.x === finite.x && gap.step > finite.step) ? gap : finite;
 }
@@ -50,7 +50,7 @@ export function readAt(series, x) {
  * Returns the end of a curve that was requested with its end, or null if it has none.
  * @param {Series} series @returns {Recorded | null}
  */
-function endOf({ end, x, steps, runs, non_finite: nonFinite }) {
+function readEnd({ end, x, steps, runs, non_finite: nonFinite }) {
   if (!end) return null;
   const [lastX, lastStep] = [x.at(-1), steps.at(-1)].map((last) => last ?? nonFinite.at(-1)?.step ?? 0);
   const interval = { low: end.low, high: end.high };
@@ -58,27 +58,32 @@ function endOf({ end, x, steps, runs, non_finite: nonFinite }) {
 }
 
 /** @param {Series} series @param {number} x @returns {Recorded | null} */
-const readUpTo = (series, x) => (x === Infinity ? endOf(series) : readAt(series, x));
+const readUpTo = (series, x) => (x === Infinity ? readEnd(series) : readAt(series, x));
 
-/** @param {Series} series @param {number} at @returns {Recorded} */
-const pointAt = ({ values, x, steps, n, low, high }, at) => ({
-  value: values[at],
-  x: x[at],
-  step: steps[at],
-  n: n?.[at],
-  low: low?.[at],
-  high: high?.[at],
+/** @param {Series} series @param {number} index @returns {Recorded} */
+const makePoint = ({ values, x, steps, n, low, high }, index) => ({
+  value: values[index],
+  x: x[index],
+  step: steps[index],
+  n: n?.[index],
+  low: low?.[index],
+  high: high?.[index],
 });
 
 /**
  * Returns the newest value at or before x that is not finite. For a mean, no run has a finite value there.
  * @param {Series} series @param {number} x @returns {Recorded | null}
  */
-function newestGap({ gaps, non_finite: nonFinite }, x) {
-  const before = (gaps ?? nonFinite).filter((point) => (point.x ?? point.step) <= x);
-  if (!before.length) return null;
-  const newest = before.reduce((a, b) => ((b.x ?? b.step) >= (a.x ?? a.step) ? b : a));
-  return { value: gaps ? 'NaN' : newest.value, x: newest.x ?? newest.step, step: newest.step, n: gaps ? 0 : undefined };
+function findNewestGap({ gaps, non_finite: nonFinite }, x) {
+  const pointsBefore = (gaps ?? nonFinite).filter((point) => (point.x ?? point.step) <= x);
+  if (!pointsBefore.length) return null;
+  const newestPoint = pointsBefore.reduce((a, b) => ((b.x ?? b.step) >= (a.x ?? a.step) ? b : a));
+  return {
+    value: gaps ? 'NaN' : newestPoint.value,
+    x: newestPoint.x ?? newestPoint.step,
+    step: newestPoint.step,
+    n: gaps ? 0 : undefined,
+  };
 }
 
 /**
@@ -89,31 +94,31 @@ function newestGap({ gaps, non_finite: nonFinite }, x) {
  * @returns {Reading}
  */
 export function readLines(lines, x, baseline = null) {
-  const raw = new Map(lines.filter(isRaw).map((line) => [keyOf(line), line.series]));
+  const raw = new Map(lines.filter(isRaw).map((line) => [lineKey(line), line.series]));
   const isSmoothed = raw.size > 0;
-  const shown = lines.filter((line) => !isRaw(line));
-  const readings = shown.map((line) => {
+  const shownLines = lines.filter((line) => !isRaw(line));
+  const readings = shownLines.map((line) => {
     const smoothed = isSmoothed ? readUpTo(line.series, x) : null;
-    const series = isSmoothed ? raw.get(keyOf(line)) : line.series;
+    const series = isSmoothed ? raw.get(lineKey(line)) : line.series;
     return { line, smoothed, recorded: series ? readUpTo(series, x) : null };
   });
-  const base = readings.find(({ line }) => baseline !== null && keyOf(line) === baseline);
+  const base = readings.find(({ line }) => baseline !== null && lineKey(line) === baseline);
   const rows = readings.map(({ line, smoothed, recorded }) => ({
-    key: keyOf(line),
+    key: lineKey(line),
     name: line.name,
     look: line.look,
     role: /** @type {'main' | 'seed'} */ (line.role ?? 'main'),
     run: line.series.run ?? null,
     recorded,
     smoothed,
-    of: line.series.runs?.length ?? null,
+    total: line.series.runs?.length ?? null,
     isOlder: recorded !== null && Number.isFinite(x) && recorded.x < x,
-    delta: base && base.line !== line ? difference(recorded, base.recorded) : null,
+    delta: base && base.line !== line ? computeDifference(recorded, base.recorded) : null,
     isBaseline: base?.line === line,
   }));
   return {
     x,
-    rows: rows.sort((a, b) => rank(b) - rank(a)),
+    rows: rows.sort((a, b) => rankRow(b) - rankRow(a)),
     baseline: base?.line.name ?? null,
     isBaselineMissing: baseline !== null && !base,
     isSmoothed,
@@ -121,10 +126,11 @@ export function readLines(lines, x, baseline = null) {
 }
 
 const isRaw = (/** @type {Line} */ { role }) => role === 'raw' || role === 'raw seed';
-const keyOf = (/** @type {Line} */ { key, series }) => key ?? series.run ?? series.group ?? series.name;
+const lineKey = (/** @type {Line} */ { key, series }) => key ?? series.run ?? series.group ?? series.name;
 
 /** @param {Recorded | null} a @param {Recorded | null} b */
-const difference = (a, b) => (typeof a?.value === 'number' && typeof b?.value === 'number' ? a.value - b.value : null);
+const computeDifference = (a, b) =>
+  typeof a?.value === 'number' && typeof b?.value === 'number' ? a.value - b.value : null;
 
 /** @type {Record<string, number>} */
 const INFINITE_VALUES = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_VALUE };
@@ -133,15 +139,19 @@ const INFINITE_VALUES = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_V
  * Returns the sort key of a row. Sorting is stable, so lines with equal values stay in the order of the legend.
  * @param {Row} row
  */
-function rank({ recorded, smoothed }) {
+function rankRow({ recorded, smoothed }) {
   const point = recorded ?? smoothed;
   if (!point) return -Infinity;
   return typeof point.value === 'number' ? point.value : (lookup(INFINITE_VALUES, point.value) ?? -Number.MAX_VALUE);
 }
 
 /** Returns a text such as `2 of 3` if runs of a mean are missing at this point. @param {Row} row */
-export const countText = ({ recorded, of }) =>
-  recorded?.n === undefined ? '' : of !== null && of > recorded.n ? `${recorded.n} of ${of}` : String(recorded.n);
+export const countText = ({ recorded, total }) =>
+  recorded?.n === undefined
+    ? ''
+    : total !== null && total > recorded.n
+      ? `${recorded.n} of ${total}`
+      : String(recorded.n);
 
 /** Formats a difference with its sign. @param {number | null} delta */
 export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : ''}${formatValue(delta)}`);
@@ -149,17 +159,17 @@ export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : 
 /** Returns a position on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
 export function positionText(kind, x) {
   if (!Number.isFinite(x)) return 'at the end';
-  if (kind === 'step') return `step ${grouped(x)}`;
+  if (kind === 'step') return `step ${formatGrouped(x)}`;
   if (isMetricAxis(kind)) return `${kind} ${formatValue(x)}`;
-  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${xUnitOf(kind)}`;
+  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${findXUnit(kind)}`;
 }
 
 /** Returns the meaning of a value at the end, which is the same in the matrix. @param {string} metric */
 export const endMeaning = (metric) => (isSparse(metric) ? 'last evaluation' : 'mean of the last 10 steps');
 
-/** Returns half the width of a mean's 95 % interval, or null if it has none. @param {Recorded | null} recorded */
-export const halfOf = (recorded) =>
-  typeof recorded?.low === 'number' && typeof recorded.high === 'number' ? (recorded.high - recorded.low) / 2 : null;
+/** Returns half the width of a mean's 95 % interval, or null if it has none. @param {Recorded | null} point */
+export const computeHalf = (point) =>
+  typeof point?.low === 'number' && typeof point.high === 'number' ? (point.high - point.low) / 2 : null;
 
 /** Text for lines without a value. */
 export const NO_VALUE = 'no value yet';
@@ -169,9 +179,9 @@ export const NO_VALUE = 'no value yet';
  * @param {Reading} reading @param {{metric: string, unit?: string | null, xKind: string, smoothing: number}} about
  * @returns {{head: string[], rows: unknown[][]}}
  */
-export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind, smoothing }) {
+export function makeTable({ x, rows, baseline, isSmoothed }, { metric, unit, xKind, smoothing }) {
   const isEnd = !Number.isFinite(x);
-  const hasHalf = isEnd && rows.some(({ recorded }) => halfOf(recorded) !== null);
+  const hasHalf = isEnd && rows.some(({ recorded }) => computeHalf(recorded) !== null);
   const head = [
     'line',
     unit ? `${metric} (${unit})` : metric,
@@ -187,29 +197,29 @@ export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind
   const position = isEnd ? `at the end: ${endMeaning(metric)}` : `${xKind} ${x}`;
   return {
     head,
-    rows: rows.map(({ name, recorded, smoothed, delta, isOlder, of }) => [
+    rows: rows.map(({ name, recorded, smoothed, delta, isOlder, total }) => [
       name,
       recorded?.value ?? '',
-      ...(hasHalf ? [halfOf(recorded) ?? ''] : []),
+      ...(hasHalf ? [computeHalf(recorded) ?? ''] : []),
       ...(isSmoothed ? [smoothed?.value ?? ''] : []),
       ...(baseline === null ? [] : [delta ?? '']),
       recorded?.n ?? '',
       recorded?.step ?? '',
       ...(xKind === 'step' ? [] : [recorded?.x ?? '']),
       position,
-      recorded ? noteOf(recorded, isOlder, of) : NO_VALUE,
+      recorded ? makeNote(recorded, isOlder, total) : NO_VALUE,
     ]),
   };
 }
 
-/** @param {Recorded} recorded @param {boolean} isOlder @param {number | null} of */
-const noteOf = ({ n }, isOlder, of) =>
-  [isOlder && 'recorded earlier', n !== undefined && of !== null && n < of && `${n} of ${of} runs`]
+/** @param {Recorded} recorded @param {boolean} isOlder @param {number | null} total */
+const makeNote = ({ n }, isOlder, total) =>
+  [isOlder && 'recorded earlier', n !== undefined && total !== null && n < total && `${n} of ${total} runs`]
     .filter(Boolean)
     .join(', ');
 
 /** @param {{head: string[], rows: unknown[][]}} table */
-export const tableAsCsv = ({ head, rows }) => csv(head, rows);
+export const tableAsCsv = ({ head, rows }) => writeCsv(head, rows);
 
 /** Returns a table as text to paste into a spreadsheet or a note. @param {{head: string[], rows: unknown[][]}} table */
 export const tableAsText = ({ head, rows }) =>
@@ -236,5 +246,5 @@ export function curvesAsCsv(panels, xKind) {
       .sort(([a], [b]) => Number(a) - Number(b))
       .map(([, cells]) => [name, kind, metric, .../** @type {unknown[]} */ (cells)]);
   });
-  return csv(head, rows);
+  return writeCsv(head, rows);
 }

@@ -2,7 +2,7 @@
  * A report as one HTML file without scripts and external resources, in which every text is escaped. Pure. Its policy
  * allows only its own styles and images, so that nothing in it can be executed.
  */
-import { visible } from './text/visible.js';
+import { makeVisible } from './text/visible.js';
 import { lookup } from './lookup.js';
 
 /**
@@ -22,13 +22,13 @@ export const POLICY =
 const ENTITIES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 
 /** Returns text escaped for HTML, with visible control characters. @param {unknown} text */
-export const escaped = (text) => visible(String(text)).replace(/[&<>"']/g, (sign) => lookup(ENTITIES, sign));
+export const escapeHtml = (text) => makeVisible(String(text)).replace(/[&<>"']/g, (sign) => lookup(ENTITIES, sign));
 
 /** Returns a link if an address leads to a page. Addresses with other schemes stay text. @param {string} link */
-const linked = (link) =>
+const makeLink = (link) =>
   /^https?:\/\//.test(link)
-    ? `<a href="${escaped(link)}" rel="noopener noreferrer">${escaped(link)}</a>`
-    : escaped(link);
+    ? `<a href="${escapeHtml(link)}" rel="noopener noreferrer">${escapeHtml(link)}</a>`
+    : escapeHtml(link);
 
 /** Returns an SVG with one decimal per coordinate, because more decimals double its size. @param {string} svg */
 export const compact = (svg) =>
@@ -41,42 +41,42 @@ export const asAddress = (svg) =>
   `data:image/svg+xml,${encodeURIComponent(compact(svg)).replace(PLAIN, decodeURIComponent).replaceAll("'", '%27')}`;
 
 /** @param {Table['rows'][number]} row */
-const rowOf = (row) => `<tr>${row.map((cell) => `<td>${escaped(cell ?? '')}</td>`).join('')}</tr>`;
+const renderRow = (row) => `<tr>${row.map((cell) => `<td>${escapeHtml(cell ?? '')}</td>`).join('')}</tr>`;
 
 /** @param {Table} table */
-const tableHtml = ({ head, rows }) => `<div class="scroll"><table>
-<thead><tr>${head.map((cell) => `<th>${escaped(cell)}</th>`).join('')}</tr></thead>
-<tbody>${rows.map(rowOf).join('\n')}</tbody>
+const renderTable = ({ head, rows }) => `<div class="scroll"><table>
+<thead><tr>${head.map((cell) => `<th>${escapeHtml(cell)}</th>`).join('')}</tr></thead>
+<tbody>${rows.map(renderRow).join('\n')}</tbody>
 </table></div>`;
 
 /** @param {Chart} chart */
-const chartHtml = ({ title, picture, values }) => `<figure>
-<img alt="${escaped(title)}" src="${asAddress(picture)}">
-${values ? `<details><summary>Values of ${escaped(title)}</summary>${tableHtml(values)}</details>` : ''}
+const renderChart = ({ title, picture, values }) => `<figure>
+<img alt="${escapeHtml(title)}" src="${asAddress(picture)}">
+${values ? `<details><summary>Values of ${escapeHtml(title)}</summary>${renderTable(values)}</details>` : ''}
 </figure>`;
 
 /**
  * Returns the possible contents of a report, largest first: with fewer points per curve, then without the charts'
  * values, then without rollouts.
- * @param {number} points @param {number} least
+ * @param {number} points @param {number} minPoints
  * @returns {Generator<{points: number, values: boolean, rollouts: boolean}>}
  */
-export function* sizes(points, least) {
-  for (let fewer = points; fewer > least; fewer = Math.floor(fewer / 2))
-    yield { points: fewer, values: true, rollouts: true };
-  yield { points: least, values: true, rollouts: true };
-  yield { points: least, values: false, rollouts: true };
-  yield { points: least, values: false, rollouts: false };
+export function* listSizes(points, minPoints) {
+  for (let count = points; count > minPoints; count = Math.floor(count / 2))
+    yield { points: count, values: true, rollouts: true };
+  yield { points: minPoints, values: true, rollouts: true };
+  yield { points: minPoints, values: false, rollouts: true };
+  yield { points: minPoints, values: false, rollouts: false };
 }
 
 /** @param {Section} section */
-const sectionHtml = ({ title, note, table }) =>
-  `<h2>${escaped(title)}</h2>${note ? `<p class="quiet">${escaped(note)}</p>` : ''}${table ? tableHtml(table) : ''}`;
+const renderSection = ({ title, note, table }) =>
+  `<h2>${escapeHtml(title)}</h2>${note ? `<p class="quiet">${escapeHtml(note)}</p>` : ''}${table ? renderTable(table) : ''}`;
 
 /** @param {Rollout} rollout */
-const rolloutHtml = ({ title, prompt, answer, completions }) => `<details open><summary>${escaped(title)}</summary>
-<p class="quiet">prompt</p><pre>${escaped(prompt)}</pre><p class="quiet">answer</p><pre>${escaped(answer)}</pre>
-${completions.map(({ facts, text }) => `<p class="quiet">${escaped(facts)}</p><pre>${escaped(text)}</pre>`).join('\n')}
+const renderRollout = ({ title, prompt, answer, completions }) => `<details open><summary>${escapeHtml(title)}</summary>
+<p class="quiet">prompt</p><pre>${escapeHtml(prompt)}</pre><p class="quiet">answer</p><pre>${escapeHtml(answer)}</pre>
+${completions.map(({ facts, text }) => `<p class="quiet">${escapeHtml(facts)}</p><pre>${escapeHtml(text)}</pre>`).join('\n')}
 </details>`;
 
 /** @param {Report} report @returns {string} */
@@ -86,10 +86,10 @@ export function reportHtml({ title, note, link, created, facts, charts, sections
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${escaped(POLICY)}">
+<meta http-equiv="Content-Security-Policy" content="${escapeHtml(POLICY)}">
 <meta name="referrer" content="no-referrer">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escaped(title)}</title>
+<title>${escapeHtml(title)}</title>
 <style>
 body { margin: 0 auto; padding: 24px; max-width: 1040px; background: ${background}; color: ${ink};
   font: 14px/1.5 system-ui, sans-serif }
@@ -102,14 +102,14 @@ pre { margin: 0 0 8px; padding: 8px; border: 1px solid ${line}; white-space: pre
 </style>
 </head>
 <body>
-<h1>${escaped(title)}</h1>
-<p class="quiet">${[...facts, `made ${created}`].map(escaped).join(' · ')}</p>
-<p class="quiet">${linked(link)}</p>
-${note ? `<p>${escaped(note).replaceAll('\n', '<br>')}</p>` : ''}
+<h1>${escapeHtml(title)}</h1>
+<p class="quiet">${[...facts, `made ${created}`].map(escapeHtml).join(' · ')}</p>
+<p class="quiet">${makeLink(link)}</p>
+${note ? `<p>${escapeHtml(note).replaceAll('\n', '<br>')}</p>` : ''}
 <h2>Curves</h2>
-${charts.map(chartHtml).join('\n')}
-${sections.map(sectionHtml).join('\n')}
-${rollouts.length ? `<h2>Rollouts</h2>${rollouts.map(rolloutHtml).join('\n')}` : ''}
+${charts.map(renderChart).join('\n')}
+${sections.map(renderSection).join('\n')}
+${rollouts.length ? `<h2>Rollouts</h2>${rollouts.map(renderRollout).join('\n')}` : ''}
 </body>
 </html>
 `;

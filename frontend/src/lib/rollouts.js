@@ -30,7 +30,7 @@ export const otherFlags = ({ flags }) => flags.filter((flag) => flag !== 'trunca
 
 /**
  * @param {Group} group
- * @returns {{rewards: number[], mean: number | null, std: number | null, right: number, size: number, useful:
+ * @returns {{rewards: number[], mean: number | null, std: number | null, rightCount: number, size: number, useful:
  *   boolean}}
  */
 export function groupFacts(group) {
@@ -45,7 +45,7 @@ export function groupFacts(group) {
     mean: group.reward_mean ?? mean,
     std: group.reward_std ?? spread,
     size: group.completions.length,
-    right: group.completions.filter((completion) => isRight(completion)).length,
+    rightCount: group.completions.filter((completion) => isRight(completion)).length,
     useful: rewards.some((reward) => reward !== rewards[0]),
   };
 }
@@ -114,10 +114,10 @@ export const passes = ({ filter, least }, completion) =>
  * @param {Group[]} groups @param {string[]} marks
  * @returns {{group: Group, completion: Completion} | undefined}
  */
-export function exampleOf(groups, marks) {
+export function findExample(groups, marks) {
   const pairs = groups.flatMap((group) => group.completions.map((completion) => ({ group, completion })));
-  const marked = pairs.find(({ completion }) => passes({ filter: marks, least: null }, completion));
-  if (marks.length && marked) return marked;
+  const markedPair = pairs.find(({ completion }) => passes({ filter: marks, least: null }, completion));
+  if (marks.length && markedPair) return markedPair;
   const mean = pairs.length ? (groupFacts(pairs[0].group).mean ?? 0) : 0;
   const distance = (/** @type {typeof pairs[0]} */ { completion: { reward } }) =>
     typeof reward === 'number' ? Math.abs(reward - mean) : Infinity;
@@ -146,38 +146,38 @@ export const GROUP_ORDERS = {
  * @param {Filter} filter
  * @param {string} order
  */
-export function chosenGroups(groups, filter, order) {
-  const chosen = groups.filter(
+export function chooseGroups(groups, filter, order) {
+  const matchingGroups = groups.filter(
     (group) => groupPasses(filter, group) && group.completions.some((completion) => passes(filter, completion)),
   );
   const { rank } = lookup(GROUP_ORDERS, order);
-  return rank ? [...chosen].sort((a, b) => rank(groupFacts(a)) - rank(groupFacts(b))) : chosen;
+  return rank ? [...matchingGroups].sort((a, b) => rank(groupFacts(a)) - rank(groupFacts(b))) : matchingGroups;
 }
 
 /** Orders of completions within a group, by index. @type {Record<string, string>} */
 export const CARD_ORDERS = { index: 'index', reward: 'reward', advantage: 'advantage', length: 'length' };
 
 /** @param {{completion: Completion, index: number}[]} cards @param {string} order */
-export function sortedCards(cards, order) {
+export function sortCards(cards, order) {
   /** @type {Record<string, (completion: Completion) => number>} */
   const keys = {
-    reward: ({ reward }) => -number(reward),
-    advantage: ({ advantage }) => -number(advantage),
+    reward: ({ reward }) => -toNumber(reward),
+    advantage: ({ advantage }) => -toNumber(advantage),
     length: ({ tokens }) => -tokens,
   };
   const key = lookup(keys, order);
   return key ? [...cards].sort((a, b) => key(a.completion) - key(b.completion)) : cards;
 }
 
-const number = (/** @type {number | string | null} */ value) => (typeof value === 'number' ? value : -Infinity);
+const toNumber = (/** @type {number | string | null} */ value) => (typeof value === 'number' ? value : -Infinity);
 
 /**
  * Returns the index in `steps` of the nearest step that is not after the requested one, or 0 if all are after it.
  * @param {number[]} steps ascending
  * @param {number} step
  */
-export function nearestStep(steps, step) {
-  const after = steps.findIndex((storedStep) => storedStep > step);
-  if (after < 0) return steps.length - 1;
-  return Math.max(0, after - 1);
+export function findNearestStep(steps, step) {
+  const nextIndex = steps.findIndex((storedStep) => storedStep > step);
+  if (nextIndex < 0) return steps.length - 1;
+  return Math.max(0, nextIndex - 1);
 }

@@ -13,14 +13,14 @@ export const isMetricAxis = (kind) => !X_KINDS.includes(kind);
 const X_UNITS = { step: 'step', tokens: 'tokens', samples: 'samples', flops: 'FLOP' };
 
 /** Returns the unit of an axis, or its metric. @param {XKind} kind */
-export const xUnitOf = (kind) => lookup(X_UNITS, kind) ?? kind;
+export const findXUnit = (kind) => lookup(X_UNITS, kind) ?? kind;
 
 /**
  * Returns a curve with complete lists of steps and x positions.
  * @param {Api.SeriesItem} item in which each step is the distance from the previous one
  * @returns {Series}
  */
-export function expanded(item) {
+export function expandSeries(item) {
   let step = 0;
   const steps = item.steps.map((distance) => {
     step += distance;

@@ -1,6 +1,6 @@
 /** Changes of a config as editable text: one `path: value` per line, with values as JSON. */
-import { shortValue } from './launch/form.js';
-import { getAt, knobDifferences } from './launch/layers.js';
+import { formatShortValue } from './launch/form.js';
+import { getAt, findKnobDifferences } from './launch/layers.js';
 
 /** @param {Record<string, unknown>} changes */
 export const changesText = (changes) =>
@@ -14,28 +14,28 @@ export const changesText = (changes) =>
  * @param {Record<string, any> | null | undefined} config @param {Record<string, unknown>} changes
  * @returns {string[]}
  */
-export const changedFields = (config, changes) =>
+export const describeChangedFields = (config, changes) =>
   Object.entries(changes).flatMap(([path, value]) => {
-    const old = getAt(config ?? {}, path);
-    if (old === undefined) return [`${path}: ${shortValue(value)}`];
-    const inItems = isNamed(old) && isNamed(value) ? itemChanges(old, value) : null;
-    if (inItems) return inItems.map((words) => `${path}: ${words}`);
-    return fieldChanges({ [path]: old }, { [path]: value });
+    const oldValue = getAt(config ?? {}, path);
+    if (oldValue === undefined) return [`${path}: ${formatShortValue(value)}`];
+    const itemTexts = isNamed(oldValue) && isNamed(value) ? describeItemChanges(oldValue, value) : null;
+    if (itemTexts) return itemTexts.map((words) => `${path}: ${words}`);
+    return describeFieldChanges({ [path]: oldValue }, { [path]: value });
   });
 
 /** @param {Record<string, any>} oldFields @param {Record<string, any>} newFields */
-const fieldChanges = (oldFields, newFields) =>
-  knobDifferences(oldFields, newFields)
+const describeFieldChanges = (oldFields, newFields) =>
+  findKnobDifferences(oldFields, newFields)
     .filter(({ after }) => after !== undefined)
-    .map(({ path, before, after }) => `${path}: ${shortValue(before)} → ${shortValue(after)}`);
+    .map(({ path, before, after }) => `${path}: ${formatShortValue(before)} → ${formatShortValue(after)}`);
 
 /** @param {any[]} oldItems @param {any[]} newItems */
-function itemChanges(oldItems, newItems) {
-  const [before, after] = [oldItems, newItems].map((items) => new Map(items.map((item) => [item.name, item])));
-  return [...new Set([...before.keys(), ...after.keys()])].flatMap((name) => {
-    if (!after.has(name)) return [`without ${name}`];
-    if (!before.has(name)) return [`with ${shortValue(after.get(name))}`];
-    return fieldChanges({ [name]: before.get(name) }, { [name]: after.get(name) });
+function describeItemChanges(oldItems, newItems) {
+  const [oldByName, newByName] = [oldItems, newItems].map((items) => new Map(items.map((item) => [item.name, item])));
+  return [...new Set([...oldByName.keys(), ...newByName.keys()])].flatMap((name) => {
+    if (!newByName.has(name)) return [`without ${name}`];
+    if (!oldByName.has(name)) return [`with ${formatShortValue(newByName.get(name))}`];
+    return describeFieldChanges({ [name]: oldByName.get(name) }, { [name]: newByName.get(name) });
   });
 }
 
@@ -82,13 +82,13 @@ function readValue(text) {
  * Returns the errors of a plan by field: the number of an arm, or the name of another field.
  * @param {{path: string, message: string}[]} errors @returns {Map<string, string>}
  */
-export function placedErrors(errors) {
-  const placed = new Map();
+export function placeErrors(errors) {
+  const errorByPlace = new Map();
   for (const { path, message } of errors) {
     const [, number, field = ''] = path.match(/^arms\.(\d+)(?:\.changes)?\.?(.*)$/) ?? [];
     const key = number ?? path.split('.')[0];
     const words = field ? `${field} ${message}` : message;
-    placed.set(key, placed.has(key) ? `${placed.get(key)}; ${words}` : words);
+    errorByPlace.set(key, errorByPlace.has(key) ? `${errorByPlace.get(key)}; ${words}` : words);
   }
-  return placed;
+  return errorByPlace;
 }

@@ -32,9 +32,9 @@ export const choice = (options, initial = options[0]) => ({
  */
 export const number = (initial, { min = -Infinity, max = Infinity } = {}) => ({
   initial,
-  read: (t) => {
-    const value = Number(t);
-    return t.trim() !== '' && value >= min && value <= max ? value : undefined;
+  read: (input) => {
+    const value = Number(input);
+    return input.trim() !== '' && value >= min && value <= max ? value : undefined;
   },
   write: String,
 });
@@ -68,8 +68,8 @@ export function list(initial = null) {
 /** Two numbers, `low,high`, or `null` if absent. @returns {Codec<[number, number] | null>} */
 export const range = () => ({
   initial: null,
-  read: (t) => {
-    const pair = t.split(',').map(Number);
+  read: (input) => {
+    const pair = input.split(',').map(Number);
     const [low, high] = pair;
     return pair.length === 2 && pair.every(Number.isFinite) && low < high ? [low, high] : undefined;
   },
@@ -98,7 +98,7 @@ export function encode(search, changes, spec) {
   for (const [name, value] of Object.entries(changes)) {
     const codec = lookup(spec, name);
     if (!codec) throw new Error(`unknown view parameter: ${name}`);
-    if (value === undefined || same(value, codec.initial)) query.delete(name);
+    if (value === undefined || isSame(value, codec.initial)) query.delete(name);
     else query.set(name, codec.write(value));
   }
   return toSearch(query);
@@ -109,8 +109,8 @@ export function encode(search, changes, spec) {
  * @param {URLSearchParams | string[][]} query
  */
 export function toSearch(query) {
-  const written = new URLSearchParams(query).toString().replaceAll('%2C', ',').replaceAll('%2F', '/');
-  return written ? `?${written}` : '';
+  const encoded = new URLSearchParams(query).toString().replaceAll('%2C', ',').replaceAll('%2F', '/');
+  return encoded ? `?${encoded}` : '';
 }
 
 /**
@@ -124,4 +124,5 @@ export function address(path, parameters = {}) {
   return path + toSearch(nonEmpty.map(([name, v]) => [name, Array.isArray(v) ? v.join(',') : String(v)]));
 }
 
-const same = (/** @type {unknown} */ a, /** @type {unknown} */ b) => a === b || JSON.stringify(a) === JSON.stringify(b);
+const isSame = (/** @type {unknown} */ a, /** @type {unknown} */ b) =>
+  a === b || JSON.stringify(a) === JSON.stringify(b);

@@ -3,23 +3,31 @@ import { html, useEffect, useMemo, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useGet, useLoad } from '../data/resource.js';
 import { useLive } from '../data/live.js';
-import { aboutMetric, groupLooks, relatedLooks, say, useJumpToPanels } from '../app/state.js';
+import { findMetricInfo, groupLooks, makeRelatedLooks, say, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, number, text } from '../lib/url.js';
-import { chosenSections } from '../lib/metric_choice.js';
-import { bySection, matching } from '../lib/metrics.js';
-import { onePerConfig, scalesApart, scaleWarning } from '../lib/runs/comparable.js';
-import { keysOf } from '../lib/runs/grouping.js';
-import { bandOf, baselineKey, drawnGroups, fairShare, groupOf, groupsOf, namesOf } from '../lib/runs/groups.js';
+import { chooseSections } from '../lib/metric_choice.js';
+import { groupBySection, filterMetrics } from '../lib/metrics.js';
+import { keepOnePerConfig, findScalesApart, scaleWarning } from '../lib/runs/comparable.js';
+import { parseGrouping } from '../lib/runs/grouping.js';
+import {
+  chooseBand,
+  findBaselineKey,
+  selectDrawnGroups,
+  takeFairShare,
+  findGroup,
+  makeGroups,
+  makeRunNames,
+} from '../lib/runs/groups.js';
 import { MAX_RUNS } from '../data/series.js';
-import { metricsOf, runTitle } from '../lib/runs/fields.js';
-import { onsetsOf } from '../lib/runs/verdicts.js';
+import { listMetrics, runTitle } from '../lib/runs/fields.js';
+import { listOnsets } from '../lib/runs/verdicts.js';
 import { formatCount, plural } from '../lib/text/format.js';
-import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { CURVE_SPEC, makeCurveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
-import { Head, titleOf } from '../components/compare/head.js';
-import { MAX_MATCHING, choiceOf, emptyChoice, loadRuns } from '../components/compare/runs.js';
+import { Head, makeTitle } from '../components/compare/head.js';
+import { MAX_MATCHING, makeChoice, describeEmptyChoice, loadRuns } from '../components/compare/runs.js';
 import { ComparisonViews } from '../components/compare/views.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
@@ -77,7 +85,7 @@ const CONTROL_ARM = 'no change';
 export function View({ experiment_id: experiment = '' }) {
   const [view, change] = useQuery(SPEC);
   const choice = { experiment, runs: view.runs, query: view.query };
-  const key = choiceOf(choice);
+  const key = makeChoice(choice);
   const resource = useLoad(key, (signal) => loadRuns(choice, signal));
   useEffect(() => {
     if (key === null) navigate('/experiments', { replace: true });
@@ -101,7 +109,7 @@ export function View({ experiment_id: experiment = '' }) {
   const { runs, missing, isCut } = resource.data;
   if (!runs.length)
     return html`<${Empty}
-      title=${emptyChoice(choice)}
+      title=${describeEmptyChoice(choice)}
       action=${html`<a class="button" href="/experiments">
         Back to experiments
       </a>`}
@@ -146,29 +154,30 @@ function useTabs(experiment, chosenTab) {
  */
 function Comparison({ runs, experiment, view: query, change, onRuns }) {
   const { tabs, at, createdAt } = useTabs(experiment, query.tab);
-  useTitle(titleOf(runs) + (at === 'curves' ? '' : `: ${tabs.find(({ value }) => value === at)?.label}`));
+  useTitle(makeTitle(runs) + (at === 'curves' ? '' : `: ${tabs.find(({ value }) => value === at)?.label}`));
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
   const isGrouped = query.by !== 'run';
-  const by = isGrouped ? keysOf(query.by).join() : 'variant';
-  const groups = useMemo(() => groupsOf(runs, by), [runs, by]);
+  const grouping = isGrouped ? parseGrouping(query.by).join() : 'variant';
+  const groups = useMemo(() => makeGroups(runs, grouping), [runs, grouping]);
   const control = groups.some(({ name }) => name === CONTROL_ARM) ? CONTROL_ARM : '';
   const view = { ...query, baseline: query.baseline || control };
-  const drawn = useMemo(() => fairShare(groups, MAX_RUNS), [groups]);
-  const looks = isGrouped ? groupLooks(groups) : relatedLooks(drawnGroups(groups, drawn));
-  const names = useMemo(() => namesOf(groups), [runs.map(runTitle).join('|'), groups]);
-  const configs = useMemo(() => onePerConfig(runs.filter(({ id }) => drawn.includes(id))), [runs, drawn]);
-  const warning = (/** @type {string} */ metric) => scaleWarning(scalesApart(metric, aboutMetric(metric), configs));
+  const drawnIds = useMemo(() => takeFairShare(groups, MAX_RUNS), [groups]);
+  const looks = isGrouped ? groupLooks(groups) : makeRelatedLooks(selectDrawnGroups(groups, drawnIds));
+  const names = useMemo(() => makeRunNames(groups), [runs.map(runTitle).join('|'), groups]);
+  const configs = useMemo(() => keepOnePerConfig(runs.filter(({ id }) => drawnIds.includes(id))), [runs, drawnIds]);
+  const warning = (/** @type {string} */ metric) =>
+    scaleWarning(findScalesApart(metric, findMetricInfo(metric), configs));
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
-  const available = metricsOf(runs);
-  const sections = view.q ? bySection(matching(available, view.q)) : chosenSections(available, view.metrics);
+  const available = listMetrics(runs);
+  const sections = view.q ? groupBySection(filterMetrics(available, view.q)) : chooseSections(available, view.metrics);
   const metrics = [...new Set(sections.flatMap((section) => section.metrics))];
   const curves = {
     x: view.x,
     smoothing: view.smoothing,
     log: view.log,
     zoom: view.zoom,
-    groupBy: isGrouped ? by : '',
-    band: bandOf(view.band, groups),
+    groupBy: isGrouped ? grouping : '',
+    band: chooseBand(view.band, groups),
     seeds: isGrouped && view.seeds,
     onsets: view.onsets,
     at: view.at,
@@ -177,18 +186,18 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     outliers: view.outliers,
     tune: view.tune,
     order: view.order,
-    baseline: baselineKey(view.baseline, groups, isGrouped),
+    baseline: findBaselineKey(view.baseline, groups, isGrouped),
   };
   useJumpToPanels(available, (panel) => change({ tab: 'curves', panel }, { push: true }));
-  const onsets = onsetsOf(runs);
-  const lookOf = (/** @type {Api.RunItem} */ { id }) => looks.get(isGrouped ? (names.get(`group:${id}`) ?? '') : id);
+  const onsets = listOnsets(runs);
+  const findLook = (/** @type {Api.RunItem} */ { id }) => looks.get(isGrouped ? (names.get(`group:${id}`) ?? '') : id);
   useKeys({
     v: {
       label: 'means of groups or individual runs',
       run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }),
     },
     d: { label: 'show or hide individual seeds', run: () => change({ seeds: !view.seeds }) },
-    ...curveKeys(view, change),
+    ...makeCurveKeys(view, change),
   });
 
   const [isReporting, setReporting] = useState(false);
@@ -212,28 +221,28 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
         runs=${runs}
         onsets=${onsets.length > 0}
       >
-      <${Cut} runs=${ids.length} groups=${groups} drawn=${drawn} />
+      <${Cut} runs=${ids.length} groups=${groups} drawnIds=${drawnIds} />
       <${Legend}
         looks=${looks}
         names=${names}
         groups=${groups}
-        drawn=${drawn}
+        drawnIds=${drawnIds}
         isGrouped=${isGrouped}
-        hidden=${view.hide}
+        hiddenKeys=${view.hide}
         change=${change}
       />
       ${
         metrics.length
           ? html`<${Panels}
             metrics=${metrics}
-            runs=${drawn}
+            runs=${drawnIds}
             view=${curves}
             change=${change}
             looks=${visible}
             names=${names}
             onsets=${onsets}
             sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null}
-            enlarged=${view.panel}
+            enlargedMetric=${view.panel}
             onPoint=${onPoint}
             warning=${warning}
           />`
@@ -250,7 +259,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     results: () => html`
       <${Matrix}
         groups=${groups}
-        by=${by}
+        grouping=${grouping}
         runs=${runs}
         view=${view}
         change=${change}
@@ -267,7 +276,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     `,
     settings: () => html`
       <${ConfigDifferences} groups=${groups} />
-      <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
+      <${Relations} runs=${runs} view=${view} change=${change} findLook=${findLook} />
     `,
     signal: () => html`<${SignalBudgets} runs=${runs} />`,
     search: () => html`<${Search} experiment=${experiment} runs=${runs.length} onRuns=${onRuns} />`,
@@ -277,7 +286,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     <${Head}
       runs=${runs}
       groups=${groups}
-      by=${by}
+      grouping=${grouping}
       query=${view.query}
       createdAt=${createdAt}
       views=${html`<${ComparisonViews} view=${view} experiment=${experiment} runs=${ids} names=${Object.keys(SPEC)} />`}
@@ -287,19 +296,19 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
     <${Tabs}
       label="Parts of the comparison"
       tabs=${tabs}
-      at=${at}
+      activeTab=${at}
       onGo=${(/** @type {string} */ tab) => change({ tab }, { push: true })}
     />
-    <${TabPanel} at=${at}>${tabContents[at]()}<//>
+    <${TabPanel} activeTab=${at}>${tabContents[at]()}<//>
     ${
       isReporting &&
       html`<${ReportDialog}
-        title=${titleOf(runs)}
+        title=${makeTitle(runs)}
         groups=${groups}
-        runs=${drawn}
+        runs=${drawnIds}
         metrics=${metrics}
         view=${curves}
-        baseline=${groupOf(view.baseline, groups)?.name ?? groups[0].name}
+        baseline=${findGroup(view.baseline, groups)?.name ?? groups[0].name}
         matrix=${view}
         looks=${visible}
         names=${names}
@@ -316,10 +325,10 @@ function QueuedRuns({ runs }) {
   return html`<a href="/queue">${plural(count, 'run')}</a> ${count === 1 ? 'is' : 'are'} queued.`;
 }
 
-/** @param {string[]} available @param {string} q */
-const emptyTitle = (available, q) => {
+/** @param {string[]} available @param {string} query */
+const emptyTitle = (available, query) => {
   if (!available.length) return 'No values recorded';
-  return q ? `No metric contains “${q}”` : 'No metrics selected';
+  return query ? `No metric contains “${query}”` : 'No metrics selected';
 };
 
 const MAX_EVALUATED = 50;
@@ -346,17 +355,17 @@ const Suites = ({ runs, available }) =>
 
 /**
  * A note that not all runs are in the curves.
- * @param {{runs: number, groups: Group[], drawn: string[]}} props `drawn`: ids of runs
+ * @param {{runs: number, groups: Group[], drawnIds: string[]}} props `drawnIds`: ids of runs
  */
-function Cut({ runs, groups, drawn }) {
-  if (drawn.length >= runs) return null;
-  const isDrawn = new Set(drawn);
-  const seen = groups.filter(({ runs: inside }) => inside.some(({ id }) => isDrawn.has(id))).length;
+function Cut({ runs, groups, drawnIds }) {
+  if (drawnIds.length >= runs) return null;
+  const isDrawn = new Set(drawnIds);
+  const drawnGroupCount = groups.filter(({ runs: inside }) => inside.some(({ id }) => isDrawn.has(id))).length;
   return html`<p class="compare-cut quiet" role="note">
-    Showing curves of ${formatCount(drawn.length)} of ${plural(runs, 'run')}, the most that can be drawn at once,
+    Showing curves of ${formatCount(drawnIds.length)} of ${plural(runs, 'run')}, the most that can be drawn at once,
     ${
-      seen < groups.length
-        ? ` from ${formatCount(seen)} of ${plural(groups.length, 'group')}. Group by fewer fields to see them all.`
+      drawnGroupCount < groups.length
+        ? ` from ${formatCount(drawnGroupCount)} of ${plural(groups.length, 'group')}. Group by fewer fields to see them all.`
         : ' taken evenly from every group.'
     }
     ${' '}The other tabs include all runs.

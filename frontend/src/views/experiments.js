@@ -7,12 +7,12 @@ import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { useGet } from '../data/resource.js';
 import { experimentAddress } from '../lib/runs/addresses.js';
-import { addressOfView } from '../lib/runs/views.js';
+import { viewAddress } from '../lib/runs/views.js';
 import { verdictTitle, VERDICT_NAMES, VERDICTS } from '../lib/runs/verdicts.js';
-import { formatCount, formatValue, plural, someOf } from '../lib/text/format.js';
+import { formatCount, formatValue, plural, listSome } from '../lib/text/format.js';
 import { lookup } from '../lib/lookup.js';
 import { text } from '../lib/url.js';
-import { DataTable, numbers } from '../components/shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../components/shared/data_table.js';
 import { Icon } from '../components/shared/icons.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
 
@@ -30,7 +30,7 @@ export function View() {
   return html`<div class="page experiments">
     <header class="page-head">
       <h1>Experiments</h1>
-      <${SearchField} value=${q} onChange=${(/** @type {string} */ typed) => change({ q: typed })} />
+      <${SearchField} value=${q} onChange=${(/** @type {string} */ typedText) => change({ q: typedText })} />
       <span class="quiet" role="status">
         ${first.data && plural(first.data.total ?? 0, 'experiment')}${first.data && q && ` with “${q}”`}
       </span>
@@ -40,23 +40,23 @@ export function View() {
       resource=${first}
       skeleton=${html`<${Skeleton} rows=${10} label="Loading experiments" />`}
       isEmpty=${({ items }) => !items.length}
-      empty=${html`<${Nothing} q=${q} clear=${() => change({ q: '' })} />`}
+      empty=${html`<${Nothing} query=${q} clear=${() => change({ q: '' })} />`}
     >
-      ${(page) => html`<${List} page=${page} q=${q} key=${q} />`}
+      ${(page) => html`<${List} page=${page} query=${q} key=${q} />`}
     <//>
   </div>`;
 }
 
 /** @param {{value: string, onChange: (typed: string) => void}} props */
 function SearchField({ value, onChange }) {
-  const [typed, setTyped] = useState(value);
+  const [typedText, setTypedText] = useState(value);
   const [field, setField] = useState(/** @type {HTMLInputElement | null} */ (null));
   useKeys({ '/': { label: 'search experiments', run: () => field?.focus() } });
-  useEffect(() => setTyped(value), [value]);
+  useEffect(() => setTypedText(value), [value]);
   useEffect(() => {
-    const timer = setTimeout(() => onChange(typed), SEARCH_DEBOUNCE_MS);
+    const timer = setTimeout(() => onChange(typedText), SEARCH_DEBOUNCE_MS);
     return () => clearTimeout(timer);
-  }, [typed]);
+  }, [typedText]);
   return html`<label class="search">
     <${Icon} name="search" />
     <span class="visually-hidden">Search experiments</span>
@@ -66,8 +66,8 @@ function SearchField({ value, onChange }) {
       ref=${setField}
       placeholder="Name or variant"
       maxlength="200"
-      value=${typed}
-      onInput=${(/** @type {any} */ event) => setTyped(event.target.value)}
+      value=${typedText}
+      onInput=${(/** @type {any} */ event) => setTypedText(event.target.value)}
     />
   </label>`;
 }
@@ -79,19 +79,19 @@ function SavedComparisons() {
     views.length > 0 &&
     html`<nav class="experiments-saved toolbar" aria-label="Saved comparisons">
       <span class="quiet">Saved comparisons</span>
-      ${views.map((view) => html`<a class="chip" key=${view.id} href=${addressOfView(view)} title=${view.query}>${view.name}</a>`)}
+      ${views.map((view) => html`<a class="chip" key=${view.id} href=${viewAddress(view)} title=${view.query}>${view.name}</a>`)}
     </nav>`
   );
 }
 
-/** @param {{q: string, clear: () => void}} props */
-function Nothing({ q, clear }) {
-  if (q)
+/** @param {{query: string, clear: () => void}} props */
+function Nothing({ query, clear }) {
+  if (query)
     return html`<${Empty}
       title="No matching experiments"
       action=${html`<button class="button" onClick=${clear}>Clear the search</button>`}
     >
-      No name of an experiment or of a variant contains “${q}”.
+      No name of an experiment or of a variant contains “${query}”.
     <//>`;
   return html`<${Empty}
     title="No experiments yet"
@@ -109,20 +109,20 @@ function Nothing({ q, clear }) {
 
 /**
  * The list. More pages are loaded on request and are not updated afterwards.
- * @param {{page: Api.ExperimentPage, q: string}} props
+ * @param {{page: Api.ExperimentPage, query: string}} props
  */
-function List({ page, q }) {
-  const [later, setLater] = useState(/** @type {{items: Item[], next: string | null} | null} */ (null));
-  const next = later ? later.next : page.next;
+function List({ page, query }) {
+  const [laterPage, setLaterPage] = useState(/** @type {{items: Item[], next: string | null} | null} */ (null));
+  const next = laterPage ? laterPage.next : page.next;
   const loadMore = async () => {
     try {
-      const { items, next: cursor } = await get('/experiments', { query: q || undefined, cursor: next ?? '' });
-      setLater({ items: [...(later?.items ?? []), ...items], next: cursor });
+      const { items, next: cursor } = await get('/experiments', { query: query || undefined, cursor: next ?? '' });
+      setLaterPage({ items: [...(laterPage?.items ?? []), ...items], next: cursor });
     } catch (error) {
       sayError(error);
     }
   };
-  const items = [...new Map([...page.items, ...(later?.items ?? [])].map((item) => [item.id, item])).values()];
+  const items = [...new Map([...page.items, ...(laterPage?.items ?? [])].map((item) => [item.id, item])).values()];
   return html`
     <${DataTable}
       name="Experiments"
@@ -134,7 +134,7 @@ function List({ page, q }) {
         'verdicts',
         { title: 'best accuracy', isNumber: true, help: 'Highest held-out accuracy of a run at its last evaluation' },
         'variants',
-        ...numbers('created', 'last activity'),
+        ...makeNumberHeads('created', 'last activity'),
       ]}
     >
       <tbody>
@@ -165,7 +165,7 @@ function Row({ item }) {
     <td><${Verdicts} verdicts=${item.verdicts} /></td>
     <td class="number">${formatValue(item.best_accuracy)}</td>
     <td class="experiment-variants" title=${item.variants.slice(0, 50).join(', ')}>
-      ${someOf(item.variants, MAX_VARIANTS)}
+      ${listSome(item.variants, MAX_VARIANTS)}
     </td>
     <td class="number"><${Ago} time=${item.created_at} /></td>
     <td class="number"><${Ago} time=${item.active_at} /></td>
@@ -176,8 +176,8 @@ function Row({ item }) {
 function Statuses({ item: { runs, statuses } }) {
   if (!runs) return html`<span class="faint">none left</span>`;
   const counts = STATUSES.filter((status) => lookup(statuses, status));
-  const [only] = counts;
-  if (counts.length === 1) return html`${formatCount(runs)} <span class=${`status-${only}`}>${only}</span>`;
+  const [onlyStatus] = counts;
+  if (counts.length === 1) return html`${formatCount(runs)} <span class=${`status-${onlyStatus}`}>${onlyStatus}</span>`;
   return html`${formatCount(runs)}${': '}
     ${counts.map(
       (status, i) => html`<span key=${status} class=${`status-${status}`}>
@@ -188,9 +188,9 @@ function Statuses({ item: { runs, statuses } }) {
 
 /** @param {{verdicts: Record<string, number>}} props */
 function Verdicts({ verdicts }) {
-  const counted = VERDICT_NAMES.filter((verdict) => lookup(verdicts, verdict));
-  if (!counted.length) return html`<span class="faint">–</span>`;
-  return counted.map(
+  const countedVerdicts = VERDICT_NAMES.filter((verdict) => lookup(verdicts, verdict));
+  if (!countedVerdicts.length) return html`<span class="faint">–</span>`;
+  return countedVerdicts.map(
     (verdict, i) => html`<span key=${verdict} class=${`verdict-${VERDICTS[verdict].tone}`}>
       ${i > 0 && ', '}${formatCount(lookup(verdicts, verdict))} ${verdictTitle(verdict)}
     </span>`,

@@ -18,7 +18,7 @@ const KINDS = `what a trainer prints, a notebook or a table; CSV, JSONL or Parqu
   files; or a run's archive. Several files, or a directory, are imported together`;
 
 /** Returns the parameters of the request: only choices that differ from the service's guess. */
-const parametersOf = (file, { names, steps, mapping, runs }) => ({
+const makeParameters = (file, { names, steps, mapping, runs }) => ({
   file: file.name.slice(-LONGEST_NAME),
   ...names,
   runs: runs.length ? JSON.stringify(runs) : undefined,
@@ -34,35 +34,35 @@ export function View() {
   useTitle('Import a log');
   const [file, setFile] = useState(/** @type {import('../lib/tar.js').Log | null} */ (null));
   const [choices, setChoices] = useState(NOTHING);
-  const [seen, setSeen] = useState(/** @type {Api.ImportAnswer | null} */ (null));
+  const [preview, setPreview] = useState(/** @type {Api.ImportAnswer | null} */ (null));
   const [error, setError] = useState(/** @type {unknown} */ (null));
   const [share, setShare] = useState(/** @type {number | null} */ (null));
-  const newest = useRef(0);
+  const latestRequest = useRef(0);
 
   /** @param {import('../lib/tar.js').Log} log @param {typeof NOTHING} options @param {boolean} isDry */
   const send = async (log, options, isDry) => {
-    newest.current += 1;
-    const request = newest.current;
+    latestRequest.current += 1;
+    const request = latestRequest.current;
     setError(null);
     setShare(0);
     try {
-      const params = { ...parametersOf(log, options), dry_run: isDry ? 'true' : undefined };
+      const params = { ...makeParameters(log, options), dry_run: isDry ? 'true' : undefined };
       const signal = new AbortController().signal;
       const answer = await upload('/imports', log.content, { params, signal, onProgress: setShare });
-      if (request !== newest.current) return;
+      if (request !== latestRequest.current) return;
       const importedRuns = answer.runs.filter(({ run }) => run);
       if (importedRuns.length > 1) navigate(comparisonAddress(importedRuns.map(({ run }) => run)));
       else if (answer.run) navigate(`/run/${answer.run}`);
-      else setSeen(answer);
+      else setPreview(answer);
     } catch (failure) {
-      if (request === newest.current) setError(failure);
+      if (request === latestRequest.current) setError(failure);
     }
-    if (request === newest.current) setShare(null);
+    if (request === latestRequest.current) setShare(null);
   };
   const choose = (/** @type {import('../lib/tar.js').Log} */ log) => {
     setFile(log);
     setChoices(NOTHING);
-    setSeen(null);
+    setPreview(null);
     send(log, NOTHING, true);
   };
   const change = (changes) => setChoices((old) => ({ ...old, ...changes }));
@@ -72,8 +72,8 @@ export function View() {
     setChoices(options);
     send(file, options, true);
   };
-  const defaultRuns = seen ? seen.runs.filter(({ is_chosen: is }) => is).map(({ label }) => label) : [];
-  const chosen = choices.runs.length ? choices.runs : defaultRuns;
+  const defaultRuns = preview ? preview.runs.filter(({ is_chosen: is }) => is).map(({ label }) => label) : [];
+  const chosenRuns = choices.runs.length ? choices.runs : defaultRuns;
 
   if (!mayChange.value) return html`<${Empty} title="Only operators import logs">You are logged in as a viewer.<//>`;
   return html`<div class="page import">
@@ -90,7 +90,7 @@ export function View() {
     ${share !== null && html`<${Sending} file=${file} share=${share} />`}
     ${error && html`<${ImportError} error=${error} />`}
     ${
-      seen &&
+      preview &&
       html`<form
         onSubmit=${(event) => {
           event.preventDefault();
@@ -98,29 +98,29 @@ export function View() {
         }}
       >
         ${
-          seen.runs.length > 1 &&
-          html`<${Runs} runs=${seen.runs} chosen=${chosen} onChange=${(runs) => lookAgain({ runs, mapping: {} })} />`
+          preview.runs.length > 1 &&
+          html`<${Runs} runs=${preview.runs} chosenRuns=${chosenRuns} onChange=${(runs) => lookAgain({ runs, mapping: {} })} />`
         }
-        <${Report} report=${seen.report} several=${chosen.length > 1} />
+        <${Report} report=${preview.report} several=${chosenRuns.length > 1} />
         <${Names}
-          seen=${seen}
-          several=${chosen.length > 1}
+          seen=${preview}
+          several=${chosenRuns.length > 1}
           names=${choices.names}
           onChange=${(names) => change({ names })}
         />
         <${Steps}
-          report=${seen.report}
+          report=${preview.report}
           value=${choices.steps}
           onChange=${(steps) => lookAgain({ steps, mapping: {} })}
         />
         <${ColumnTable}
-          report=${seen.report}
+          report=${preview.report}
           mapping=${choices.mapping}
           onChange=${(mapping) => change({ mapping })}
         />
         <footer class="import-actions">
           <button class="button button-primary" disabled=${share !== null}>
-            ${chosen.length > 1 ? `Import ${chosen.length} runs` : 'Import as a run'}
+            ${chosenRuns.length > 1 ? `Import ${chosenRuns.length} runs` : 'Import as a run'}
           </button>
         </footer>
       </form>`
@@ -186,19 +186,21 @@ const FIELDS = [
 
 /**
  * The choice of the file's runs to import, at least one.
- * @param {{runs: Api.RunItemOfImport[], chosen: string[], onChange: (labels: string[]) => void}} props
+ * @param {{runs: Api.RunItemOfImport[], chosenRuns: string[], onChange: (labels: string[]) => void}} props
  */
-function Runs({ runs, chosen, onChange }) {
+function Runs({ runs, chosenRuns, onChange }) {
   const turn = (/** @type {string} */ label) =>
-    onChange(chosen.includes(label) ? chosen.filter((chosenLabel) => chosenLabel !== label) : [...chosen, label]);
+    onChange(
+      chosenRuns.includes(label) ? chosenRuns.filter((chosenLabel) => chosenLabel !== label) : [...chosenRuns, label],
+    );
   return html`<fieldset class="import-runs">
     <legend>The file holds ${formatCount(runs.length)} runs. The report is about the first that is chosen.</legend>
     ${runs.map(
       ({ label, rows, completions }) => html`<label key=${label}>
         <input
           type="checkbox"
-          checked=${chosen.includes(label)}
-          disabled=${chosen.length === 1 && chosen[0] === label}
+          checked=${chosenRuns.includes(label)}
+          disabled=${chosenRuns.length === 1 && chosenRuns[0] === label}
           onChange=${() => turn(label)}
         />
         <span>${label}</span>

@@ -8,24 +8,24 @@ import { useTitle } from '../app/title.js';
 import { list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
 import { getAt } from '../lib/launch/layers.js';
-import { belowBase, belowVariant, laidOver, ownFields } from '../lib/launch/merge.js';
+import { mergeBelowBase, mergeBelowVariant, layOver, dropNames } from '../lib/launch/merge.js';
 import {
   MAX_IN_NAME,
-  beyondFork,
-  bodyOf,
-  contentKey,
-  defaultName,
-  formFromConfig,
+  extendBeyondFork,
+  makeBody,
+  makeContentKey,
+  makeDefaultName,
+  makeForm,
   parseSeeds,
-  requestsOf,
-  shortValue,
+  makeRequests,
+  formatShortValue,
   withChanges,
 } from '../lib/launch/form.js';
-import { NO_SWEEP, isSweep, sweepable, withKnob } from '../lib/launch/sweep.js';
+import { NO_SWEEP, isSweep, listSweepable, withKnob } from '../lib/launch/sweep.js';
 import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
 import { useVerdicts } from '../components/launch/validation.js';
-import { layerOf, withPlainMessage } from '../components/launch/knobs.js';
-import { Variants, errorsOf } from '../components/launch/variants.js';
+import { makeLayer, withPlainMessage } from '../components/launch/knobs.js';
+import { Variants, findErrors } from '../components/launch/variants.js';
 import { PolicyCard, ProblemsCard } from '../components/launch/base_cards.js';
 import { EssentialsCard } from '../components/launch/essentials.js';
 import { SettingsCard } from '../components/launch/settings.js';
@@ -113,7 +113,7 @@ function Start({ offers }) {
     if (!query.from || !origin.data || (query.fork && !fork.data)) return;
     const { config, variant, seed, name } = origin.data;
     change({
-      ...formFromConfig(offers.catalog, fork.data ? beyondFork(config ?? {}, fork.data.step) : (config ?? {}), {
+      ...makeForm(offers.catalog, fork.data ? extendBeyondFork(config ?? {}, fork.data.step) : (config ?? {}), {
         variant,
         seed,
         experiment: query.fork ? '' : `${name} again`,
@@ -134,11 +134,11 @@ function Start({ offers }) {
  */
 export function useLayers(catalog, base, variants) {
   return useMemo(() => {
-    const below = belowBase(catalog, base);
-    const baseLayer = { below, full: laidOver(catalog, below, base) };
+    const below = mergeBelowBase(catalog, base);
+    const baseLayer = { below, full: layOver(catalog, below, base) };
     const variantLayers = variants.map((variant) => {
-      const fieldsBelow = belowVariant(catalog, base, variant);
-      return { below: fieldsBelow, full: laidOver(catalog, fieldsBelow, ownFields(variant)) };
+      const fieldsBelow = mergeBelowVariant(catalog, base, variant);
+      return { below: fieldsBelow, full: layOver(catalog, fieldsBelow, dropNames(variant)) };
     });
     const [first] = variants;
     const { policy = {} } = /** @type {{policy?: object}} */ (base);
@@ -146,17 +146,17 @@ export function useLayers(catalog, base, variants) {
       base: baseLayer,
       variants: variantLayers,
       shared: first
-        ? { below: belowVariant(catalog, { policy }, { preset: first.preset }), full: variantLayers[0].below }
+        ? { below: mergeBelowVariant(catalog, { policy }, { preset: first.preset }), full: variantLayers[0].below }
         : baseLayer,
     };
-  }, [catalog, contentKey({ base, variants })]);
+  }, [catalog, makeContentKey({ base, variants })]);
 }
 
 /**
  * Returns the full configs of the server, or those of the page if there is no answer for the current form yet.
  * @param {import('../components/launch/validation.js').Verdict[]} verdicts @param {object[]} fulls
  */
-const resolvedOf = (verdicts, fulls) =>
+const resolveConfigs = (verdicts, fulls) =>
   verdicts.map(({ checking, valid, errors, problem }, i) =>
     valid && !checking && !problem && !errors.length ? valid.config : fulls[i],
   );
@@ -165,14 +165,14 @@ const resolvedOf = (verdicts, fulls) =>
  * Returns the value of each variant at a path, if they differ.
  * @param {Variant[]} variants @param {object[]} fulls @param {string} path
  */
-function differences(variants, fulls, path) {
+function findDifferences(variants, fulls, path) {
   const values = fulls.map((full) => getAt(full, path));
-  if (new Set(values.map(contentKey)).size < 2) return '';
-  return `differs: ${variants.map(({ name }, i) => `${name} ${shortValue(values[i])}`).join(' · ')}`;
+  if (new Set(values.map(makeContentKey)).size < 2) return '';
+  return `differs: ${variants.map(({ name }, i) => `${name} ${formatShortValue(values[i])}`).join(' · ')}`;
 }
 
 /** @param {Query} query */
-const nameErrorsOf = ({ name: experimentName, variants }) => {
+const findNameErrors = ({ name: experimentName, variants }) => {
   const names = variants.map(({ name }) => name.trim());
   const repeatedName = names.find((name, i) => name && names.indexOf(name) !== i);
   const tooLong = [
@@ -202,14 +202,14 @@ function LaunchForm({ offers, query, change, fork }) {
     errors: verdict.errors.map((error) => withPlainMessage(catalog.schema, error, layers.variants[i].full)),
   }));
   const fulls = layers.variants.map(({ full }) => full);
-  const resolved = resolvedOf(verdicts, fulls);
+  const resolvedConfigs = resolveConfigs(verdicts, fulls);
   const check = useCheck(query.check);
   const [ignoresCheck, setIgnoresCheck] = useState(false);
-  const requests = requestsOf(query, resolved, fork, ignoresCheck);
+  const requests = makeRequests(query, resolvedConfigs, fork, ignoresCheck);
   const launch = useLaunch(requests, fork);
   const isSwept = !fork && query.sweep.knobs.length > 0 && variants.length > 0 && !seeds.error;
-  const planned = usePlan(isSwept ? bodyOf(query) : null);
-  const sweeping = {
+  const planState = usePlan(isSwept ? makeBody(query) : null);
+  const sweepProps = {
     swept: new Map(fork ? [] : query.sweep.knobs.map(({ path, values }) => [path, values])),
     onSweep: fork
       ? undefined
@@ -225,24 +225,24 @@ function LaunchForm({ offers, query, change, fork }) {
     groups: offers.groups.filter(({ title }) => title !== 'Problems'),
     changes: base,
     ...layers.base,
-    errors: errorsOf('base', verdicts, variants, base),
-    ...sweeping,
+    errors: findErrors('base', verdicts, variants, base),
+    ...sweepProps,
     onChanges: (/** @type {Query['base']} */ newBase) => change({ base: newBase }),
   };
-  const layer = layerOf(baseProps);
-  const shared = {
+  const layer = makeLayer(baseProps);
+  const sharedKnobs = {
     ...baseProps,
     ...layers.shared,
-    differsAt: (/** @type {string} */ path) => differences(variants, fulls, path),
+    differsAt: (/** @type {string} */ path) => findDifferences(variants, fulls, path),
   };
-  const knobsOf = (/** @type {number} */ i) => ({
+  const makeKnobs = (/** @type {number} */ i) => ({
     ...baseProps,
     groups: offers.groups,
     changes: variants[i],
     ...layers.variants[i],
-    errors: errorsOf('variant', [verdicts[i]], [variants[i]], base),
+    errors: findErrors('variant', [verdicts[i]], [variants[i]], base),
     onChanges: (/** @type {Variant} */ variant) =>
-      change({ variants: variants.map((old, at) => (at === i ? variant : old)) }),
+      change({ variants: variants.map((old, index) => (index === i ? variant : old)) }),
   });
   const showSettings = (/** @type {number} */ i) => {
     change({ scope: String(i) });
@@ -256,7 +256,7 @@ function LaunchForm({ offers, query, change, fork }) {
       <input
         class="field launch-name"
         aria-label=${fork ? 'Name of the fork' : 'Name of the experiment'}
-        placeholder=${fork ? 'Generated automatically' : defaultName(variants)}
+        placeholder=${fork ? 'Generated automatically' : makeDefaultName(variants)}
         value=${query.name}
         onInput=${(event) => change({ name: event.target.value })}
       />
@@ -271,11 +271,11 @@ function LaunchForm({ offers, query, change, fork }) {
           ${
             fork
               ? html`<${ForkCard} fork=${fork} onStep=${(step) => change({ step })} />`
-              : html`<${PolicyCard} layer=${layer} full=${layers.base.full} policies=${offers.policies} />`
+              : html`<${PolicyCard} layer=${layer} fullConfig=${layers.base.full} policies=${offers.policies} />`
           }
           <${ProblemsCard}
             layer=${layer}
-            full=${layers.base.full}
+            fullConfig=${layers.base.full}
             offers=${offers.problems}
             recipes=${offers.dataRecipes}
             seed=${seeds.seeds[0] ?? 0}
@@ -287,21 +287,21 @@ function LaunchForm({ offers, query, change, fork }) {
           change=${change}
           layers=${layers}
           verdicts=${verdicts}
-          knobsOf=${knobsOf}
+          makeKnobs=${makeKnobs}
           onSettings=${showSettings}
         />
         <${EssentialsCard}
-          layer=${layerOf(shared)}
-          full=${shared.full}
+          layer=${makeLayer(sharedKnobs)}
+          fullConfig=${sharedKnobs.full}
           seeds=${query.seeds}
-          parsed=${seeds}
+          parsedSeeds=${seeds}
           onSeeds=${(/** @type {string} */ value) => change({ seeds: value })}
         />
         <${SettingsCard}
           names=${variants.map(({ name }) => name)}
           scope=${query.scope}
-          shared=${shared}
-          knobsOf=${knobsOf}
+          sharedKnobs=${sharedKnobs}
+          makeKnobs=${makeKnobs}
           open=${query.open ?? []}
           find=${query.find}
           onFind=${(/** @type {string} */ find) => change({ find })}
@@ -312,8 +312,8 @@ function LaunchForm({ offers, query, change, fork }) {
           !fork &&
           html`<${SweepCard}
             sweep=${query.sweep}
-            planned=${planned}
-            offers=${sweepable(catalog.schema, layers.variants[0]?.full ?? layers.base.full)}
+            planState=${planState}
+            offers=${listSweepable(catalog.schema, layers.variants[0]?.full ?? layers.base.full)}
             onChange=${(/** @type {Query['sweep']} */ sweep) => change({ sweep })}
           />`
         }
@@ -323,8 +323,8 @@ function LaunchForm({ offers, query, change, fork }) {
           form=${query}
           verdicts=${verdicts}
           seeds=${seeds}
-          nameErrors=${nameErrorsOf(query)}
-          planned=${planned}
+          nameErrors=${findNameErrors(query)}
+          planState=${planState}
           onApply=${apply}
           ...${launch}
         >
@@ -332,8 +332,8 @@ function LaunchForm({ offers, query, change, fork }) {
           <${CheckFirst}
             form=${query}
             fork=${fork}
-            fulls=${resolved}
-            blocked=${unsentFiles.value.length > 0 || verdicts.some(({ errors }) => errors.length > 0)}
+            fulls=${resolvedConfigs}
+            isBlocked=${unsentFiles.value.length > 0 || verdicts.some(({ errors }) => errors.length > 0)}
             check=${check}
             onCheck=${(/** @type {string} */ id) => change({ check: id })}
             onApply=${(/** @type {Api.ConfigChange} */ mend) => apply([...variants.keys()], [mend])}

@@ -16,7 +16,7 @@ import { IconButton } from '../components/shared/icons.js';
 import { Progress, SandboxLayers, Status } from '../components/shared/marks.js';
 import { ForOperator } from '../components/shared/role.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
-import { Heads, numbers } from '../components/shared/data_table.js';
+import { Heads, makeNumberHeads } from '../components/shared/data_table.js';
 
 const EVENTS = ['run', 'worker'];
 const MAX_WAITING = 200;
@@ -26,20 +26,20 @@ const MAX_WAITING = 200;
 
 export function View() {
   useTitle('Queue');
-  const running = useGet('/runs', { status: 'running,paused', limit: 200, sort: 'created_at' }, { live: EVENTS });
+  const runningRuns = useGet('/runs', { status: 'running,paused', limit: 200, sort: 'created_at' }, { live: EVENTS });
   const queue = useGet('/queue', { limit: MAX_WAITING }, { live: EVENTS });
-  const [stopping, setStopping] = useState(/** @type {Api.RunItem | null} */ (null));
+  const [runToStop, setRunToStop] = useState(/** @type {Api.RunItem | null} */ (null));
   /** @type {Act} */
   const act = async (run, action) => {
     try {
       await action(run);
-      running.reload();
+      runningRuns.reload();
       queue.reload();
     } catch (error) {
       sayError(error);
     }
   };
-  const isIdle = running.data?.items.length === 0 && queue.data?.items.length === 0;
+  const isIdle = runningRuns.data?.items.length === 0 && queue.data?.items.length === 0;
 
   return html`<div class="page queue">
     <div class="page-head">
@@ -62,16 +62,16 @@ export function View() {
           <section class="section">
             <div class="section-head">
               <h2>Training</h2>
-              <span class="faint">${running.data && plural(running.data.items.length, 'run')}</span>
+              <span class="faint">${runningRuns.data && plural(runningRuns.data.items.length, 'run')}</span>
             </div>
             <div class="card table-scroll" tabindex="0" role="group" aria-label="Training">
               <${Loaded}
-                resource=${running}
+                resource=${runningRuns}
                 skeleton=${html`<${Skeleton} rows=${2} height=${40} />`}
                 isEmpty=${(data) => !data.items.length}
                 empty=${html`<p class="queue-none">No runs are training.</p>`}
               >
-                ${(data) => html`<${Training} runs=${data.items} act=${act} stop=${setStopping} />`}
+                ${(data) => html`<${Training} runs=${data.items} act=${act} stop=${setRunToStop} />`}
               <//>
             </div>
           </section>
@@ -91,7 +91,7 @@ export function View() {
             The queue is empty. New runs start as soon as a worker is free.
           </p>`}
               >
-                ${(data) => html`<${Waiting} items=${data.items} act=${act} stop=${setStopping} />`}
+                ${(data) => html`<${Waiting} items=${data.items} act=${act} stop=${setRunToStop} />`}
               <//>
             </div>
           </section>
@@ -99,18 +99,18 @@ export function View() {
     }
     <${Workers} />
     ${
-      stopping &&
+      runToStop &&
       html`<${Confirm}
-        title=${`Stop ${stopping.name}?`}
+        title=${`Stop ${runToStop.name}?`}
         confirm="Stop"
-        onClose=${() => setStopping(null)}
+        onClose=${() => setRunToStop(null)}
         onConfirm=${() =>
-          actOnRuns('stop', [stopping.id], () => {
-            running.reload();
+          actOnRuns('stop', [runToStop.id], () => {
+            runningRuns.reload();
             queue.reload();
           })}
         text=${
-          stopping.status === 'queued'
+          runToStop.status === 'queued'
             ? 'The run leaves the queue without training.'
             : 'The run stops after the current step. Recorded data is kept.'
         }
@@ -126,7 +126,7 @@ function IdleText() {
     : 'There are no workers either. Launched runs wait until you start one.';
 }
 
-const nameCell = (/** @type {Run} */ run) => html`
+const renderNameCell = (/** @type {Run} */ run) => html`
   <td>
     <a class="queue-name" href=${`/run/${run.id}`} title=${run.name}>
       ${run.name}
@@ -145,30 +145,30 @@ const nameCell = (/** @type {Run} */ run) => html`
   </td>
 `;
 
-const NAMES = ['run', 'variant', ...numbers('seed'), 'experiment'];
+const NAMES = ['run', 'variant', ...makeNumberHeads('seed'), 'experiment'];
 const ACTION = { title: html`<span class="visually-hidden">Action</span>` };
 
 /** @param {string} icon @param {string} title @param {() => void} onClick */
-const button = (icon, title, onClick) =>
+const renderButton = (icon, title, onClick) =>
   html`<${IconButton} icon=${icon} label=${title} title=${title} onClick=${onClick} />`;
 
 const pause = (/** @type {Run} */ { id }) => post(`/runs/${id}/pause`);
 const resume = (/** @type {Run} */ { id }) => post(`/runs/${id}/resume`);
 const withPriority =
-  (/** @type {number} */ by) =>
+  (/** @type {number} */ offset) =>
   (/** @type {Run} */ { id, priority }) =>
-    patch(`/runs/${id}`, { priority: (priority ?? 0) + by });
+    patch(`/runs/${id}`, { priority: (priority ?? 0) + offset });
 
 /** @param {{runs: Run[], act: Act, stop: (run: Run) => void}} props */
 function Training({ runs, act, stop }) {
-  const slotOf = (/** @type {Run} */ run) => workers.value.items.find((slot) => runOn(slot) === run.id);
+  const findSlot = (/** @type {Run} */ run) => workers.value.items.find((slot) => runOn(slot) === run.id);
   return html`<table class="table">
-    <${Heads} of=${[...NAMES, 'status', 'worker', 'device', ...numbers('step', 'time left'), ACTION]} />
+    <${Heads} heads=${[...NAMES, 'status', 'worker', 'device', ...makeNumberHeads('step', 'time left'), ACTION]} />
     <tbody>
       ${runs.map((run) => {
-        const slot = slotOf(run);
+        const slot = findSlot(run);
         return html`<tr key=${run.id}>
-          ${nameCell(run)}
+          ${renderNameCell(run)}
           <td>
             <${Status} run=${run} /> <span class="faint">${waitingText(status.value, run.id)}</span>
           </td>
@@ -181,7 +181,7 @@ function Training({ runs, act, stop }) {
                 : html`<span class="queue-steps">
                   ${formatCount(run.last_step ?? 0)}
                   <span class="faint">/${formatCount(run.steps)}</span>
-                  <${Progress} done=${run.last_step} all=${run.steps} />
+                  <${Progress} doneSteps=${run.last_step} all=${run.steps} />
                 </span>`
             }
           </td>
@@ -190,10 +190,10 @@ function Training({ runs, act, stop }) {
             <${ForOperator}>
               ${
                 run.status === 'paused'
-                  ? button('play', 'Resume', () => act(run, resume))
-                  : button('pause', 'Pause after the current step', () => act(run, pause))
+                  ? renderButton('play', 'Resume', () => act(run, resume))
+                  : renderButton('pause', 'Pause after the current step', () => act(run, pause))
               }
-              ${button('stop', 'Stop', () => stop(run))}
+              ${renderButton('stop', 'Stop', () => stop(run))}
             <//>
           </td>
         </tr>`;
@@ -205,12 +205,12 @@ function Training({ runs, act, stop }) {
 /** @param {{items: Api.QueuedRun[], act: Act, stop: (run: Run) => void}} props */
 function Waiting({ items, act, stop }) {
   return html`<table class="table">
-    <${Heads} of=${[...numbers('#'), ...NAMES, 'waiting for', ...numbers('priority'), 'since', ACTION]} />
+    <${Heads} heads=${[...makeNumberHeads('#'), ...NAMES, 'waiting for', ...makeNumberHeads('priority'), 'since', ACTION]} />
     <tbody>
       ${items.map(
         (run) => html`<tr key=${run.id}>
           <td class="number faint">${run.position}</td>
-          ${nameCell(run)}
+          ${renderNameCell(run)}
           <td>${run.why}</td>
           <td class="number">${run.priority ?? 0}</td>
           <td class="quiet">
@@ -218,9 +218,9 @@ function Waiting({ items, act, stop }) {
           </td>
           <td class="queue-actions">
             <${ForOperator}>
-              ${button('up', 'Raise priority by 1', () => act(run, withPriority(1)))}
-              ${button('down', 'Lower priority by 1', () => act(run, withPriority(-1)))}
-              ${button('cross', 'Remove from the queue', () => stop({ ...run, status: 'queued' }))}
+              ${renderButton('up', 'Raise priority by 1', () => act(run, withPriority(1)))}
+              ${renderButton('down', 'Lower priority by 1', () => act(run, withPriority(-1)))}
+              ${renderButton('cross', 'Remove from the queue', () => stop({ ...run, status: 'queued' }))}
             <//>
           </td>
         </tr>`,
@@ -249,16 +249,16 @@ function Workers() {
                 machine, start a worker there with the same database and broker addresses.
               </p>`
               : html`<table class="table">
-                <${Heads} of=${[
+                <${Heads} heads=${[
                   'device',
                   'host',
-                  ...numbers('pid'),
+                  ...makeNumberHeads('pid'),
                   'state',
-                  ...numbers('CPU'),
+                  ...makeNumberHeads('CPU'),
                   'memory',
                   gpus && 'GPU',
                   { title: 'disk', help: 'bytes per second read and written' },
-                  ...numbers('disk free'),
+                  ...makeNumberHeads('disk free'),
                   { title: 'network', help: 'bytes per second received and sent' },
                   'sandbox',
                   'last heartbeat',
@@ -273,7 +273,7 @@ function Workers() {
 }
 
 /** @param {number | undefined} used @param {number | undefined} total */
-const amountOf = (used, total) =>
+const formatAmount = (used, total) =>
   used === undefined
     ? '–'
     : html`
@@ -281,13 +281,16 @@ const amountOf = (used, total) =>
       <span class="faint">of ${formatBytes(total)}</span>
     `;
 
-/** Returns the bytes per second in and out. @param {number | undefined} into @param {number | undefined} out */
-const traffic = (into, out) =>
-  into === undefined || out === undefined
+/**
+ * Returns the bytes per second in and out.
+ * @param {number | undefined} receivedRate @param {number | undefined} sentRate
+ */
+const formatTraffic = (receivedRate, sentRate) =>
+  receivedRate === undefined || sentRate === undefined
     ? '–'
     : html`
-      <span title="in">↓ ${formatRate(into)}</span>${' '}
-      <span title="out">↑ ${formatRate(out)}</span>
+      <span title="in">↓ ${formatRate(receivedRate)}</span>${' '}
+      <span title="out">↑ ${formatRate(sentRate)}</span>
     `;
 
 /** @param {{slot: Api.WorkerSlot, gpus: boolean}} props */
@@ -308,17 +311,17 @@ function Slot({ slot, gpus }) {
       </span>
     </td>
     <td class="number">${formatPercent(slot.stats?.cpu_frac)}</td>
-    <td>${amountOf(slot.stats?.memory_bytes, slot.stats?.memory_total_bytes)}</td>
+    <td>${formatAmount(slot.stats?.memory_bytes, slot.stats?.memory_total_bytes)}</td>
     ${
       gpus &&
       html`<td>
         ${gpuText(slot.stats) || '–'}
-        <div>${gpuText(slot.stats) && amountOf(slot.stats?.gpu_memory_bytes, slot.stats?.gpu_memory_total_bytes)}</div>
+        <div>${gpuText(slot.stats) && formatAmount(slot.stats?.gpu_memory_bytes, slot.stats?.gpu_memory_total_bytes)}</div>
       </td>`
     }
-    <td>${traffic(slot.stats?.disk_read_rate, slot.stats?.disk_write_rate)}</td>
+    <td>${formatTraffic(slot.stats?.disk_read_rate, slot.stats?.disk_write_rate)}</td>
     <td class="number">${formatBytes(slot.stats?.disk_free_bytes)}</td>
-    <td>${traffic(slot.stats?.network_receive_rate, slot.stats?.network_send_rate)}</td>
+    <td>${formatTraffic(slot.stats?.network_receive_rate, slot.stats?.network_send_rate)}</td>
     <td>
       <${SandboxLayers} layers=${slot.stats?.sandbox} />
     </td>

@@ -6,10 +6,10 @@ import { useLive } from '../data/live.js';
 import { useKeys } from '../app/keys.js';
 import { useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
-import { metricsOf } from '../lib/runs/fields.js';
+import { listMetrics } from '../lib/runs/fields.js';
 import { isForeign } from '../lib/runs/origin.js';
 import { choice, flag, list, text } from '../lib/url.js';
-import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { CURVE_SPEC, makeCurveKeys } from '../components/curves/controls.js';
 import { Loaded, Skeleton } from '../components/shared/states.js';
 import { TabPanel, Tabs } from '../components/shared/tabs.js';
 import { RolloutsTab } from '../components/rollouts/tab.js';
@@ -56,7 +56,7 @@ export function View({ run_id: id }) {
     <${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${12} />`}>
       ${(data) => html`<${Page}
         run=${data}
-        onChange=${(changed) => run.put((old) => ({ ...old, ...changed }))}
+        onChange=${(changes) => run.put((old) => ({ ...old, ...changes }))}
         reload=${run.reload}
       />`}
     <//>
@@ -66,8 +66,8 @@ export function View({ run_id: id }) {
 /** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, reload: () => void}} props */
 function Page({ run, onChange, reload }) {
   const [view, change] = useQuery(SPEC);
-  useKeys(curveKeys(view, change));
-  useJumpToPanels(metricsOf([run]), (panel) => change({ tab: 'charts', panel }, { push: true }));
+  useKeys(makeCurveKeys(view, change));
+  useJumpToPanels(listMetrics([run]), (panel) => change({ tab: 'charts', panel }, { push: true }));
   const tabs = isForeign(run) ? TABS.filter((tab) => tab.isForeign) : TABS;
   const tab = tabs.find(({ value }) => value === view.tab) ?? tabs[0];
   useTitle(tab.value === 'overview' ? run.name : `${run.name}: ${tab.label}`);
@@ -76,10 +76,10 @@ function Page({ run, onChange, reload }) {
     <${Tabs}
       label="Parts of the run"
       tabs=${tabs}
-      at=${tab.value}
+      activeTab=${tab.value}
       onGo=${(/** @type {string} */ value) => change({ tab: value }, { push: true })}
     />
-    <${TabPanel} at=${tab.value}>
+    <${TabPanel} activeTab=${tab.value}>
       <${tab.View} key=${`${tab.value} ${run.id}`} run=${run} view=${view} change=${change} />
     <//>
   `;

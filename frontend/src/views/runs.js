@@ -3,16 +3,16 @@ import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useRuns, useUnlistedRuns } from '../data/run_list.js';
 import { get } from '../data/api.js';
-import { isNarrow, mayChange, relatedLooks, sayError, useJumpToPanels } from '../app/state.js';
+import { isNarrow, mayChange, makeRelatedLooks, sayError, useJumpToPanels } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
 import { comparisonAddress } from '../lib/runs/addresses.js';
-import { groupsOf } from '../lib/runs/groups.js';
-import { fieldOf, isEvaluation, metricsOf, runTitle } from '../lib/runs/fields.js';
+import { makeGroups } from '../lib/runs/groups.js';
+import { makeRunField, isEvaluation, listMetrics, runTitle } from '../lib/runs/fields.js';
 import { VERDICT_NAMES } from '../lib/runs/verdicts.js';
 import { highlight } from '../charts/crosshair.js';
-import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { CURVE_SPEC, makeCurveKeys } from '../components/curves/controls.js';
 import { runColumns } from '../components/runs/columns.js';
 import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Grid, isHead, withGroups } from '../components/shared/table.js';
@@ -47,7 +47,7 @@ const SPEC = {
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} RunsView */
 
 /** Returns the parameters that decide which runs are in the list. @param {Omit<Partial<RunsView>, 'show'>} view */
-const filterOf = ({ q, status, verdict, tag, variant, experiment, archived, trash }) => ({
+const makeFilter = ({ q, status, verdict, tag, variant, experiment, archived, trash }) => ({
   query: q,
   status,
   verdict,
@@ -58,16 +58,16 @@ const filterOf = ({ q, status, verdict, tag, variant, experiment, archived, tras
   deleted: trash ? 'true' : undefined,
 });
 
-const parametersOf = (
+const makeParameters = (
   /** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash, sort, columns, group },
 ) => ({
-  ...filterOf({ q, status, verdict, tag, variant, experiment, archived, trash }),
+  ...makeFilter({ q, status, verdict, tag, variant, experiment, archived, trash }),
   sort,
-  include: included([...columns, group]),
+  include: listIncluded([...columns, group]),
 });
 
 /** Returns the extra parts of runs that the columns need. @param {string[]} keys */
-const included = (keys) =>
+const listIncluded = (keys) =>
   [keys.some((key) => key.startsWith('config:')) && 'config', keys.includes('changes') && 'changes']
     .filter(Boolean)
     .join() || undefined;
@@ -79,11 +79,11 @@ const isFiltered = (/** @type {RunsView} */ { q, status, verdict, tag, variant, 
 const isOfQuery = (error) => Boolean(error?.errors.some(({ path }) => path === 'query'));
 
 /** Returns a placeholder for a run that is not loaded yet. @param {string} id @returns {any} */
-const unloaded = (id) => ({ id, colour: 0, variant: '', config_hash: id });
+const makeUnloadedRun = (id) => ({ id, colour: 0, variant: '', config_hash: id });
 
-/** Returns a set with the id added or removed. @param {Set<string>} set @param {string} id */
-const flipped = (set, id) => {
-  const next = new Set(set);
+/** Returns a set with the id added or removed. @param {Set<string>} ids @param {string} id */
+const toggleId = (ids, id) => {
+  const next = new Set(ids);
   if (!next.delete(id)) next.add(id);
   return next;
 };
@@ -91,40 +91,40 @@ const flipped = (set, id) => {
 export function View() {
   useTitle('Runs');
   const [view, change] = useQuery(SPEC);
-  const runs = useRuns(parametersOf(view));
-  const [selected, setSelected] = useState(/** @type {Set<string>} */ (new Set()));
+  const runs = useRuns(makeParameters(view));
+  const [selectedIds, setSelectedIds] = useState(/** @type {Set<string>} */ (new Set()));
   const [active, setActive] = useState(/** @type {string | null} */ (null));
   const [renaming, setRenaming] = useState(/** @type {string | null} */ (null));
   const search = useRef(/** @type {HTMLInputElement | null} */ (null));
 
   const ids = runs.items.map(({ id }) => id);
   const unlisted = useUnlistedRuns(runs.loaded ? (view.show ?? []) : [], runs.items);
-  const training = runs.items.filter((run) => !isEvaluation(run));
-  const trained = training.map(({ id }) => id);
-  const withCurves = training.filter((run) => run.last_step).map(({ id }) => id);
-  const shown = view.show
+  const trainingRuns = runs.items.filter((run) => !isEvaluation(run));
+  const trainedIds = trainingRuns.map(({ id }) => id);
+  const withCurves = trainingRuns.filter((run) => run.last_step).map(({ id }) => id);
+  const shownIds = view.show
     ? view.show.filter((id) => !unlisted.missing.includes(id))
-    : [...new Set([...withCurves, ...trained])].slice(0, MAX_SHOWN_AT_FIRST);
+    : [...new Set([...withCurves, ...trainedIds])].slice(0, MAX_SHOWN_AT_FIRST);
   const allRuns = [...runs.items, ...unlisted.runs];
-  const byId = useMemo(() => new Map(allRuns.map((run) => [run.id, run])), [runs.items, unlisted.runs.length]);
-  const looks = relatedLooks(groupsOf(shown.map((id) => byId.get(id) ?? unloaded(id))));
+  const runById = useMemo(() => new Map(allRuns.map((run) => [run.id, run])), [runs.items, unlisted.runs.length]);
+  const looks = makeRelatedLooks(makeGroups(shownIds.map((id) => runById.get(id) ?? makeUnloadedRun(id))));
   const names = useMemo(
     () => new Map(allRuns.map((run) => [run.id, runTitle(run)])),
     [runs.items, unlisted.runs.length],
   );
-  const toggleShown = (/** @type {string} */ id) => change({ show: [...flipped(new Set(view.show ?? shown), id)] });
+  const toggleShown = (/** @type {string} */ id) => change({ show: [...toggleId(new Set(view.show ?? shownIds), id)] });
   const anchor = useRef('');
   const toggleSelected = (/** @type {string} */ id, /** @type {boolean} */ range = false) => {
     const [from, to] = [order.indexOf(anchor.current), order.indexOf(id)].sort((a, b) => a - b);
     const isRange = range && from >= 0 && anchor.current !== id;
-    setSelected((old) => (isRange ? new Set([...old, ...order.slice(from, to + 1)]) : flipped(old, id)));
+    setSelectedIds((old) => (isRange ? new Set([...old, ...order.slice(from, to + 1)]) : toggleId(old, id)));
     anchor.current = id;
   };
-  const filter = JSON.stringify(filterOf(view));
-  useEffect(() => setSelected(new Set()), [filter]); // hidden runs must never be changed
+  const filter = JSON.stringify(makeFilter(view));
+  useEffect(() => setSelectedIds(new Set()), [filter]); // hidden runs must never be changed
   const selectMatching = async () => {
     try {
-      setSelected(new Set((await get('/runs/ids', filterOf(view))).ids));
+      setSelectedIds(new Set((await get('/runs/ids', makeFilter(view))).ids));
     } catch (error) {
       sayError(error);
     }
@@ -136,11 +136,11 @@ export function View() {
     [runs.items, view.group],
   );
   const order = rows.flatMap((row) => (isHead(row) ? [] : row.id));
-  const step = (/** @type {number} */ by) =>
-    setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old ?? '') + by))] ?? null);
+  const step = (/** @type {number} */ offset) =>
+    setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old ?? '') + offset))] ?? null);
   const compare = (/** @type {string[]} */ runIds) => navigate(comparisonAddress(runIds));
 
-  useJumpToPanels(metricsOf(runs.items), (panel) => change({ panel }, { push: true }));
+  useJumpToPanels(listMetrics(runs.items), (panel) => change({ panel }, { push: true }));
   useKeys({
     '/': { label: 'search runs', run: () => search.current?.focus() },
     j: { label: 'next run', run: () => step(1) },
@@ -156,21 +156,24 @@ export function View() {
     x: { label: 'select the run', run: () => active && toggleSelected(active) },
     e: { label: 'show or hide its curves', run: () => active && toggleShown(active) },
     ...(mayChange.value && { r: { label: 'rename the run', run: () => setRenaming(active) } }),
-    c: { label: 'compare the selected or shown runs', run: () => compare(selected.size ? [...selected] : shown) },
-    ...curveKeys(view, change),
+    c: {
+      label: 'compare the selected or shown runs',
+      run: () => compare(selectedIds.size ? [...selectedIds] : shownIds),
+    },
+    ...makeCurveKeys(view, change),
   });
 
-  const isAllSelected = ids.length > 0 && ids.every((id) => selected.has(id));
+  const isAllSelected = ids.length > 0 && ids.every((id) => selectedIds.has(id));
   const columns = runColumns({
     fields: view.columns,
     isNarrow: isNarrow.value,
     looks,
     isShown: (id) => looks.has(id),
     toggleShown,
-    isSelected: (id) => selected.has(id),
+    isSelected: (id) => selectedIds.has(id),
     toggleSelected,
     allSelected: isAllSelected,
-    selectAll: (on) => setSelected(new Set(on ? ids : [])),
+    selectAll: (isOn) => setSelectedIds(new Set(isOn ? ids : [])),
     put: runs.put,
     runs: runs.items,
     renaming,
@@ -180,13 +183,13 @@ export function View() {
   const table = html`<${Grid}
     columns=${columns}
     rows=${rows}
-    keyOf=${({ id }) => id}
+    rowKey=${({ id }) => id}
     label="Runs"
     sort=${view.sort}
     onSort=${(sort) => change({ sort })}
     active=${active}
     onActivate=${({ id }) => setActive(id)}
-    isSelected=${({ id }) => selected.has(id)}
+    isSelected=${({ id }) => selectedIds.has(id)}
     onEnd=${runs.loadMore}
     onHover=${(run) => highlight(run && looks.has(run.id) ? run.id : null)}
     groupRow=${(group) => html`<${GroupRow} group=${group} fields=${view.columns} />`}
@@ -196,7 +199,7 @@ export function View() {
     <h1 class="visually-hidden">Runs</h1>
     <section class="runs-table" aria-label="Runs">
       <${RunFilters}
-        view=${view} change=${change} runs=${runs.items} filter=${filterOf(view)} search=${search}
+        view=${view} change=${change} runs=${runs.items} filter=${makeFilter(view)} search=${search}
         statuses=${STATUSES} usual=${FIELDS} error=${runs.error} />
       ${
         runs.error &&
@@ -210,15 +213,15 @@ export function View() {
         <//>
       </div>
       ${
-        selected.size > 0
+        selectedIds.size > 0
           ? html`<${SelectionBar}
-            ids=${[...selected]}
+            ids=${[...selectedIds]}
             runs=${runs}
             trash=${view.trash}
             archived=${view.archived}
-            selectMatching=${isAllSelected && selected.size < runs.total ? selectMatching : null}
+            selectMatching=${isAllSelected && selectedIds.size < runs.total ? selectMatching : null}
             compare=${compare}
-            clear=${() => setSelected(new Set())}
+            clear=${() => setSelectedIds(new Set())}
           />`
           : html`<${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />`
       }
@@ -230,7 +233,7 @@ export function View() {
       change=${change}
       runs=${runs}
       unlisted=${unlisted}
-      shown=${shown}
+      shownIds=${shownIds}
       looks=${looks}
       names=${names}
       compare=${compare}
@@ -245,11 +248,11 @@ export function View() {
  */
 const groupName = (key, runs) => {
   if (key === 'variant') {
-    const names = new Map(groupsOf(runs).flatMap(({ name, runs: inside }) => inside.map(({ id }) => [id, name])));
+    const names = new Map(makeGroups(runs).flatMap(({ name, runs: inside }) => inside.map(({ id }) => [id, name])));
     return ({ id }) => `variant ${names.get(id) || '–'}`;
   }
   if (key === 'status') return (run) => `status ${run.status}`;
-  const field = fieldOf(key);
+  const field = makeRunField(key);
   return (run) => `${field.title} ${field.text(run)}`;
 };
 

@@ -75,19 +75,19 @@ class _Parser:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise NotExpression(f"nested more than {MAX_DEPTH} deep")
-        left = self._parse_signed()
+        value = self._parse_signed()
         while (binding := _BINARY.get(self.word, -1)) >= lowest:
-            sign = self._advance()
-            left = _combine(left, sign, self.operation(lowest=binding + 1))
+            symbol = self._advance()
+            value = _combine(value, symbol, self.operation(lowest=binding + 1))
         self._depth -= 1
-        return left
+        return value
 
     def _parse_signed(self) -> Any:
-        sign = ""
+        signs = ""
         while self.word in ("+", "-"):
-            sign += self._advance()
+            signs += self._advance()
         value = self._power()
-        return -value if sign.count("-") % 2 else +value
+        return -value if signs.count("-") % 2 else +value
 
     def _power(self) -> Any:
         base = self._factorial()

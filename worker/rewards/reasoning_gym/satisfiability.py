@@ -42,8 +42,8 @@ class _Search:
             yield from self._solutions_with([clause[0] for clause in self.clauses if len(clause) == 1])
 
     def _solutions_with(self, literals: list[int]) -> Iterator[list[int]]:
-        added = self._assume(literals)
-        if added is None:
+        added_literals = self._assume(literals)
+        if added_literals is None:
             return
         open_variable = next(
             (variable for variable in self.busiest_first if not {variable, -variable} & self.holds), None
@@ -53,25 +53,25 @@ class _Search:
         else:
             yield from self._solutions_with([open_variable])
             yield from self._solutions_with([-open_variable])
-        self.holds.difference_update(added)
+        self.holds.difference_update(added_literals)
 
     def _assume(self, literals: list[int]) -> list[int] | None:
         """Let literals hold with all consequences, and return the added literals, or None after a
         contradiction.
         """
-        queue, added = list(literals), list[int]()
+        queue, added_literals = list(literals), list[int]()
         while queue:
             literal = queue.pop()
             if literal in self.holds:
                 continue
             self.holds.add(literal)
-            added.append(literal)
-            forced = self._forced_literals(literal)
-            if forced is None:
-                self.holds.difference_update(added)
+            added_literals.append(literal)
+            forced_literals = self._forced_literals(literal)
+            if forced_literals is None:
+                self.holds.difference_update(added_literals)
                 return None
-            queue += forced
-        return added
+            queue += forced_literals
+        return added_literals
 
     def _forced_literals(self, literal: int) -> list[int] | None:
         """Return the last open literal of each clause that `literal` shortened to one literal.
@@ -80,7 +80,7 @@ class _Search:
         """
         if -literal in self.holds:
             return None
-        forced = []
+        forced_literals = []
         for clause in self.containing.get(-literal, ()):
             if any(clause_literal in self.holds for clause_literal in clause):
                 continue
@@ -88,8 +88,8 @@ class _Search:
             if not still_open:
                 return None
             if len(still_open) == 1:
-                forced.append(still_open[0])
-        return forced
+                forced_literals.append(still_open[0])
+        return forced_literals
 
     def _uses(self, variable: int) -> int:
         return len(self.containing.get(variable, ())) + len(self.containing.get(-variable, ()))

@@ -91,8 +91,8 @@ class TextForm:
 
     def find(self, text: str) -> FoundCall:
         """See CallForm."""
-        closed = text.rfind(CLOSE_TAG)
-        start = closed + len(CLOSE_TAG) if closed >= 0 else 0
+        close_position = text.rfind(CLOSE_TAG)
+        start = close_position + len(CLOSE_TAG) if close_position >= 0 else 0
         return FoundCall(ToolCall(self.name, text[start:].strip()), start, len(text))
 
     def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol

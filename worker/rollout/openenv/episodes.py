@@ -98,8 +98,8 @@ class OpenEnvEpisodes(TurnTaking):
         losses, self._losses = self._losses, []
         if not losses:
             return ""
-        by = f"by the environment {self.config.server}"
-        return f"{len(losses)} episodes were lost {by}; the last: {losses[-1]}"
+        cause = f"by the environment {self.config.server}"
+        return f"{len(losses)} episodes were lost {cause}; the last: {losses[-1]}"
 
     @property
     def schema(self) -> ActionSchema:
@@ -138,11 +138,11 @@ class OpenEnvEpisodes(TurnTaking):
         generator: torch.Generator,
     ) -> list[list[Completion]]:
         """See TakesTurns. Raise EnvironmentFailed if the environment fails all episodes."""
-        encoded = encoded_prompts(self.policy, prompts, sampling)
+        prompt_ids = encoded_prompts(self.policy, prompts, sampling)
         seed = int(torch.randint(2**62, (), generator=generator))
         episodes = [
             PlayedEpisode(prompt, ids, sampling.max_new_tokens)
-            for prompt, ids in zip(prompts, encoded, strict=True)
+            for prompt, ids in zip(prompts, prompt_ids, strict=True)
             for _ in range(group_size)
         ]
         with self._turn:
@@ -157,17 +157,17 @@ class OpenEnvEpisodes(TurnTaking):
     def _play(
         self, episodes: Sequence[PlayedEpisode], samples: Samples, sampling: SamplingLike, seed: int
     ) -> None:
-        queue, unfinished, number = deque(episodes), list[PlayedEpisode](), 0
+        queue, unfinished_episodes, number = deque(episodes), list[PlayedEpisode](), 0
         try:
-            while queue or unfinished:
-                unfinished += self._begin(queue, self.server.limit - len(unfinished))
-                self._go_on(samples, unfinished, sampling, seed, number)
-                self._act(unfinished)
-                _end([episode for episode in unfinished if episode.is_over])
-                unfinished = [episode for episode in unfinished if not episode.is_over]
+            while queue or unfinished_episodes:
+                unfinished_episodes += self._begin(queue, self.server.limit - len(unfinished_episodes))
+                self._go_on(samples, unfinished_episodes, sampling, seed, number)
+                self._act(unfinished_episodes)
+                _end([episode for episode in unfinished_episodes if episode.is_over])
+                unfinished_episodes = [episode for episode in unfinished_episodes if not episode.is_over]
                 number += 1
         finally:
-            _end(unfinished)
+            _end(unfinished_episodes)
 
     def _begin(self, waiting: deque[PlayedEpisode], places: int) -> list[PlayedEpisode]:
         """Begin at most `places` of the next episodes and return them.
@@ -179,16 +179,16 @@ class OpenEnvEpisodes(TurnTaking):
         while True:
             candidates = [waiting.popleft() for _ in range(min(places, len(waiting)))]
             outcomes = self.server.begin_all([episode_seed(episode.prompt.id) for episode in candidates])
-            begun, rejected = list[PlayedEpisode](), list[PlayedEpisode]()
-            for episode, became in zip(candidates, outcomes, strict=True):
-                if isinstance(became, Full):
-                    rejected.append(episode)
+            begun_episodes, rejected_episodes = list[PlayedEpisode](), list[PlayedEpisode]()
+            for episode, outcome in zip(candidates, outcomes, strict=True):
+                if isinstance(outcome, Full):
+                    rejected_episodes.append(episode)
                 else:
-                    begun.append(self._begin_episode(episode, became))
-            waiting.extendleft(reversed(rejected))
+                    begun_episodes.append(self._begin_episode(episode, outcome))
+            waiting.extendleft(reversed(rejected_episodes))
             is_alone = places == self.server.limit
-            if begun or not rejected or not is_alone:
-                return begun
+            if begun_episodes or not rejected_episodes or not is_alone:
+                return begun_episodes
             if time.monotonic() > deadline:
                 seconds = f"{self.config.wait_seconds:g}"
                 raise self.server.failed(f"it had no place for a session within {seconds} seconds")
@@ -211,15 +211,15 @@ class OpenEnvEpisodes(TurnTaking):
         return self.form.find("".join(self._pieces(new)[:-1]))
 
     def _act(self, unfinished: Sequence[PlayedEpisode]) -> None:
-        acting = []
+        acting_episodes = []
         for episode in unfinished:
             if episode.lost:
                 episode.is_over = True
             elif episode.call is not None:
-                acting.append(episode)
-        with ThreadPoolExecutor(max(1, len(acting))) as pool:
-            answers = list(pool.map(self._step_episode, acting))
-        for episode, answer in zip(acting, answers, strict=True):
+                acting_episodes.append(episode)
+        with ThreadPoolExecutor(max(1, len(acting_episodes))) as pool:
+            answers = list(pool.map(self._step_episode, acting_episodes))
+        for episode, answer in zip(acting_episodes, answers, strict=True):
             self._take_answer(episode, require_call(episode.call), answer)
             episode.call = None
 
@@ -228,17 +228,17 @@ class OpenEnvEpisodes(TurnTaking):
 
         The action is sent only once, because a failed environment may have acted on it.
         """
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         text, outcome = self._step(episode)
-        return ToolAnswer(text, outcome, time.perf_counter() - started)
+        return ToolAnswer(text, outcome, time.perf_counter() - started_at)
 
     def _step(self, episode: PlayedEpisode) -> tuple[str, str]:
         if episode.session is None:
             raise ValueError("an episode that did not begin has no turn to answer")
         try:
             action = self.acts.action(require_call(episode.call).call, self.schema)
-            observed = episode.session.step(action, seconds=self.config.step_seconds)
-            return self._add_observation(episode, observed)
+            observed_step = episode.session.step(action, seconds=self.config.step_seconds)
+            return self._add_observation(episode, observed_step)
         except BadAction as error:
             return f"error: {error}", "failed"
         except Refused as error:
@@ -285,9 +285,9 @@ def _end(episodes: Sequence[PlayedEpisode]) -> None:
 
 def _append_to_user(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
     """Append a text to the last user turn of a conversation, because templates require alternating roles."""
-    *before, last = messages
-    if last.get("role") == "user" and isinstance(last.get("content"), str):
-        return (*before, {**last, "content": f"{last['content'].rstrip()}\n{text}"})
+    *earlier_messages, last_message = messages
+    if last_message.get("role") == "user" and isinstance(last_message.get("content"), str):
+        return (*earlier_messages, {**last_message, "content": f"{last_message['content'].rstrip()}\n{text}"})
     return (*messages, {"role": "user", "content": text})
 
 

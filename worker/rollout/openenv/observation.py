@@ -18,10 +18,12 @@ def render(observation: dict[str, Any], field: str) -> str:
         raise Lost(
             f"its observation has no field {field!r}; it has {', '.join(map(repr, list(observation)[:8]))}"
         )
-    [selected] = (
+    [selected_value] = (
         [observation[field]] if field else observation.values() if len(observation) == 1 else [observation]
     )
-    return selected if isinstance(selected, str) else json.dumps(selected, ensure_ascii=False)
+    return (
+        selected_value if isinstance(selected_value, str) else json.dumps(selected_value, ensure_ascii=False)
+    )
 
 
 def prompt_text(text: str, encoder: ObservationEncoder, *, limit: int) -> str:
@@ -29,8 +31,8 @@ def prompt_text(text: str, encoder: ObservationEncoder, *, limit: int) -> str:
 
     Names of control tokens are removed, because a prompt, unlike an observation, would encode them as such.
     """
-    encoded = encoder.answer(text, limit=limit)
-    plain = str(encoder.tokenizer.decode(encoded.ids))
-    while encoder.word is not None and encoder.word.search(plain):
-        plain = encoder.word.sub(lambda match: f"{match[0][0]} {match[0][1:]}", plain)
-    return plain + CUT if encoded.is_cut else plain
+    encoded_text = encoder.answer(text, limit=limit)
+    decoded_text = str(encoder.tokenizer.decode(encoded_text.ids))
+    while encoder.word is not None and encoder.word.search(decoded_text):
+        decoded_text = encoder.word.sub(lambda match: f"{match[0][0]} {match[0][1:]}", decoded_text)
+    return decoded_text + CUT if encoded_text.is_cut else decoded_text

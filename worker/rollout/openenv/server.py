@@ -141,8 +141,8 @@ class EnvironmentServer:
     def _begin(self, seed: int) -> BegunEpisode:
         session = Session(self._url, self._headers)
         try:
-            observed = session.reset(seed, seconds=self.config.reset_seconds)
-            return BegunEpisode(session, self.text(observed))
+            observed_step = session.reset(seed, seconds=self.config.reset_seconds)
+            return BegunEpisode(session, self.text(observed_step))
         except Refused as error:
             session.close()
             raise Lost(f"it refused a reset: {error}") from error

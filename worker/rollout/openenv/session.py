@@ -33,16 +33,16 @@ class Session:
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         """Connect to a server at the http:// or https:// address `url`. Raise Lost."""
-        with ExitStack() as opened:
-            self._connection: ClientConnection = opened.enter_context(_connect(url, headers))
-            self._open = opened.pop_all()
+        with ExitStack() as exit_stack:
+            self._connection: ClientConnection = exit_stack.enter_context(_connect(url, headers))
+            self._open = exit_stack.pop_all()
 
     def reset(self, seed: int, *, seconds: float) -> ObservedStep:
         """Return the first observation of the episode with this seed. Raise Full, Refused or Lost."""
-        observed = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
-        if observed.done:
+        observed_step = self._ask({"type": "reset", "data": {"seed": seed}}, seconds)
+        if observed_step.done:
             raise Lost("its episode is over before it begins")
-        return observed
+        return observed_step
 
     def step(self, action: dict[str, Any], *, seconds: float) -> ObservedStep:
         """Send an action and return its answer. Raise Refused or Lost."""
@@ -83,14 +83,14 @@ class Session:
 
 def _connect(url: str, headers: Mapping[str, str]) -> ClientConnection:
     """Open a connection through a new socket, which excludes redirects and proxies."""
-    parts = urlsplit(url)
-    address = (parts.hostname or "", parts.port or PORTS[parts.scheme])
+    url_parts = urlsplit(url)
+    address = (url_parts.hostname or "", url_parts.port or PORTS[url_parts.scheme])
     try:
-        plain = socket.create_connection(address, CONNECT_SECONDS)
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_LIMIT)
+        tcp_socket = socket.create_connection(address, CONNECT_SECONDS)
+        tcp_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_LIMIT)
         return connect(
             f"ws{url.removeprefix('http')}/ws",
-            sock=plain,
+            sock=tcp_socket,
             additional_headers=headers,
             compression=None,
             proxy=None,

@@ -2,14 +2,15 @@
 import { html, useState } from '../../dom.js';
 
 /**
- * @param {{options: string[], chosen: string[], onChange: (chosen: string[]) => void, titleOf: (key: string) => string,
- *   label: string, placeholder: string, empty: string, children: any}} props `empty`: text shown if nothing is found
+ * @param {{options: string[], chosenKeys: string[], onChange: (chosen: string[]) => void, formatTitle: (key: string)
+ *   => string, label: string, placeholder: string, empty: string, children: any}} props `empty`: text shown if nothing
+ *   is found
  */
-export function FieldChooser({ options, chosen, onChange, titleOf, label, placeholder, empty, children }) {
+export function FieldChooser({ options, chosenKeys, onChange, formatTitle, label, placeholder, empty, children }) {
   const [search, setSearch] = useState('');
-  const matches = options.filter((key) => titleOf(key).toLowerCase().includes(search.trim().toLowerCase()));
+  const matches = options.filter((key) => formatTitle(key).toLowerCase().includes(search.trim().toLowerCase()));
   const toggle = (/** @type {string} */ key) =>
-    onChange(chosen.includes(key) ? chosen.filter((chosenKey) => chosenKey !== key) : [...chosen, key]);
+    onChange(chosenKeys.includes(key) ? chosenKeys.filter((chosenKey) => chosenKey !== key) : [...chosenKeys, key]);
   const press = (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== 'Enter' || !search.trim() || !matches.length) return;
     event.preventDefault();
@@ -29,8 +30,8 @@ export function FieldChooser({ options, chosen, onChange, titleOf, label, placeh
     <div class="column-list" role="group" aria-label="Fields">
       ${matches.map(
         (key) => html`<label class="menu-item" key=${key}>
-          <input type="checkbox" checked=${chosen.includes(key)} onChange=${() => toggle(key)} />
-          ${titleOf(key)}
+          <input type="checkbox" checked=${chosenKeys.includes(key)} onChange=${() => toggle(key)} />
+          ${formatTitle(key)}
         </label>`,
       )}
       ${!matches.length && html`<p class="menu-title">${empty}</p>`}

@@ -3,7 +3,13 @@ import { html, useMemo } from '../../dom.js';
 import { copyText } from '../../app/actions.js';
 import { post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
-import { asMarkdown, configColumns, fieldRows, meaningRows, sameFields } from '../../lib/runs/differences.js';
+import {
+  toMarkdown,
+  makeConfigColumns,
+  makeFieldRows,
+  makeMeaningRows,
+  findSameFields,
+} from '../../lib/runs/differences.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
 import { DataTable } from '../shared/data_table.js';
@@ -15,21 +21,21 @@ const MAX_EXPLAINED = 12;
 
 /** @param {{groups: import('../../lib/runs/groups.js').Group[]}} props */
 export function ConfigDifferences({ groups }) {
-  const { paths, columns } = useMemo(() => configColumns(groups), [groups]);
-  const shown = columns.slice(0, MAX_COLUMNS);
-  const heads = shown.map(({ names }) => names.join(', '));
-  const rows = fieldRows(paths, shown);
+  const { paths, columns } = useMemo(() => makeConfigColumns(groups), [groups]);
+  const shownColumns = columns.slice(0, MAX_COLUMNS);
+  const heads = shownColumns.map(({ names }) => names.join(', '));
+  const rows = makeFieldRows(paths, shownColumns);
   const meanings = useMeanings(columns);
-  const same = useMemo(() => sameFields(columns[0]?.config, paths), [columns, paths]);
-  const copy = () => copyText(asMarkdown(heads, [...rows, ...meanings]), 'Table');
+  const sharedFields = useMemo(() => findSameFields(columns[0]?.config, paths), [columns, paths]);
+  const copy = () => copyText(toMarkdown(heads, [...rows, ...meanings]), 'Table');
   return html`<section class="section">
     <div class="section-head">
       <h2>Config differences</h2>
       <span class="faint">
         ${plural(paths.length, 'field')}, ignoring the seed
         ${
-          shown.length < columns.length &&
-          `; the first ${shown.length} of ${formatCount(columns.length)} distinct configs`
+          shownColumns.length < columns.length &&
+          `; the first ${shownColumns.length} of ${formatCount(columns.length)} distinct configs`
         }
       </span>
       <span class="spacer"></span>
@@ -78,12 +84,12 @@ export function ConfigDifferences({ groups }) {
       </details>`
     }
     ${
-      same.length > 0 &&
+      sharedFields.length > 0 &&
       html`<details class="more">
-        <summary>${plural(same.length, 'field')} with the same value in all</summary>
+        <summary>${plural(sharedFields.length, 'field')} with the same value in all</summary>
         <table class="table config-table">
           <tbody>
-            ${same.map(
+            ${sharedFields.map(
               ({ path, text }) => html`<tr key=${path}>
                 <td><code>${path}</code></td>
                 <td title=${text}>${text}</td>
@@ -106,5 +112,5 @@ function useMeanings(columns) {
   const { data } = useLoad(key, (signal) =>
     Promise.all(configs.map((config) => post('/validate', config, { signal }).catch(() => null))),
   );
-  return data ? meaningRows(data) : [];
+  return data ? makeMeaningRows(data) : [];
 }

@@ -1,6 +1,6 @@
 /** The menu that chooses which runs share a mean, by one or several fields. */
 import { html, useMemo } from '../../dom.js';
-import { fieldsThatDiffer, keysOf } from '../../lib/runs/grouping.js';
+import { findDifferingFields, parseGrouping } from '../../lib/runs/grouping.js';
 import { Menu } from '../shared/overlay.js';
 import { Segments } from '../shared/marks.js';
 import { FieldChooser } from './chooser.js';
@@ -14,17 +14,17 @@ const TITLES = {
   verdict: 'verdict',
   config: 'config, all but the seed',
 };
-const titleOf = (/** @type {string} */ key) => lookup(TITLES, key) ?? key.replace(/^config\./, '');
+const formatKeyTitle = (/** @type {string} */ key) => lookup(TITLES, key) ?? key.replace(/^config\./, '');
 
 /**
  * The choice of lines: the mean of runs with equal values in some fields, or single runs.
- * @param {{by: string, runs: Api.RunItem[], onChange: (by: string) => void}} props
+ * @param {{grouping: string, runs: Api.RunItem[], onChange: (by: string) => void}} props
  */
-export function GroupBy({ by, runs, onChange }) {
-  const isGrouped = by !== 'run';
-  const keys = keysOf(by);
+export function GroupBy({ grouping, runs, onChange }) {
+  const isGrouped = grouping !== 'run';
+  const keys = parseGrouping(grouping);
   const label = isGrouped
-    ? html`<span>mean by <b>${keys.map(titleOf).join(', ')}</b></span>`
+    ? html`<span>mean by <b>${keys.map(formatKeyTitle).join(', ')}</b></span>`
     : html`<b>single runs</b>`;
   return html`<${Menu} label=${label} title="Group runs by">
     <${Segments}
@@ -39,13 +39,13 @@ export function GroupBy({ by, runs, onChange }) {
 
 /** @param {{keys: string[], runs: Api.RunItem[], onChange: (by: string) => void}} props */
 function Choice({ keys, runs, onChange }) {
-  const fields = useMemo(() => fieldsThatDiffer(runs).map((path) => `config.${path}`), [runs]);
+  const fields = useMemo(() => findDifferingFields(runs).map((path) => `config.${path}`), [runs]);
   const options = [...new Set([...Object.keys(TITLES), ...keys, ...fields])];
   return html`<${FieldChooser}
     options=${options}
-    chosen=${keys}
+    chosenKeys=${keys}
     onChange=${(/** @type {string[]} */ next) => onChange(next.join() || 'variant')}
-    titleOf=${titleOf}
+    formatTitle=${formatKeyTitle}
     label="Find a field to group by"
     placeholder="Find a field"
     empty="No matching field."

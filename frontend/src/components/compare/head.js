@@ -1,8 +1,8 @@
 /** The header of an experiment or a comparison, with a summary and exports. */
 import { html, useMemo } from '../../dom.js';
-import { configColumns, fieldRows } from '../../lib/runs/differences.js';
+import { makeConfigColumns, makeFieldRows } from '../../lib/runs/differences.js';
 import { address } from '../../lib/url.js';
-import { plural, someOf } from '../../lib/text/format.js';
+import { plural, listSome } from '../../lib/text/format.js';
 import { copyText } from '../../app/actions.js';
 import { Icon } from '../shared/icons.js';
 import { Ago } from '../shared/states.js';
@@ -10,7 +10,7 @@ import { Ago } from '../shared/states.js';
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
 
 /** Returns the name of the runs' experiment, or a general title if there are several. @param {Api.RunItem[]} runs */
-export function titleOf(runs) {
+export function makeTitle(runs) {
   const names = new Map(runs.map((run) => [run.experiment, run.experiment_name]));
   const [[id, name]] = names;
   return names.size === 1 && id ? (name ?? 'Experiment') : 'Comparison';
@@ -24,32 +24,34 @@ const MAX_FIELDS = 3;
  * @param {{groups: Group[], onSettings: () => void}} props
  */
 function Differences({ groups, onSettings }) {
-  const { paths, columns } = useMemo(() => configColumns(groups), [groups]);
+  const { paths, columns } = useMemo(() => makeConfigColumns(groups), [groups]);
   if (!paths.length) return null;
   const isPair = columns.length === 2 && paths.length <= MAX_VALUES;
-  const words = isPair ? fieldRows(paths, columns).map(({ label, texts }) => `${label} ${texts.join(' / ')}`) : paths;
+  const words = isPair
+    ? makeFieldRows(paths, columns).map(({ label, texts }) => `${label} ${texts.join(' / ')}`)
+    : paths;
   return html`<button class="button-quiet compare-differs" title="All config differences" onClick=${onSettings}>
-    <span>differs in ${someOf(words, MAX_FIELDS)}</span>
+    <span>differs in ${listSome(words, MAX_FIELDS)}</span>
   </button>`;
 }
 
 /**
- * @param {{runs: Api.RunItem[], groups: Group[], by: string, query: string, createdAt?: string, views: any,
+ * @param {{runs: Api.RunItem[], groups: Group[], grouping: string, query: string, createdAt?: string, views: any,
  *   onReport?: () => void, onSettings: () => void}} props `query`: which chose the runs, if one did; `createdAt`: of the experiment;
  *   `views`: the menu of saved views
  */
-export function Head({ runs, groups, by, query, createdAt, views, onReport, onSettings }) {
+export function Head({ runs, groups, grouping, query, createdAt, views, onReport, onSettings }) {
   const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
   const seeds = new Set(runs.map(({ seed }) => seed)).size;
   const live = runs.filter(({ status }) => status === 'running').length;
   const single = experiments.length === 1 && experiments[0][0];
-  const kind = by === 'variant' ? 'variant' : 'group';
+  const kind = grouping === 'variant' ? 'variant' : 'group';
   const size =
     kind === 'variant' && groups.length * seeds === runs.length
       ? `${plural(groups.length, kind)} × ${plural(seeds, 'seed')}`
       : plural(groups.length, kind);
   return html`<header class="page-head">
-    <h1>${titleOf(runs)}</h1>
+    <h1>${makeTitle(runs)}</h1>
     <span class="quiet">
       ${plural(runs.length, 'run')} · ${size}
       ${

@@ -5,23 +5,23 @@ import { mayChange, say, sayError } from '../../app/state.js';
 import { copyText, download } from '../../app/actions.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
-import { groupOf } from '../../lib/runs/groups.js';
+import { findGroup } from '../../lib/runs/groups.js';
 import {
-  asCsv,
-  asLatex,
-  asMarkdown,
-  columnNote,
+  toCsv,
+  toLatex,
+  toMarkdown,
+  describeColumn,
   columnTitle,
   estimateText,
-  matrixParams,
-  namedRows,
+  makeMatrixParams,
+  nameRows,
   planText,
   reachedText,
-  seedsToQueue,
-  sentencesOf,
+  chooseSeeds,
+  makeSentences,
   verdictText,
 } from '../../lib/runs/matrix.js';
-import { verdictCounts } from '../../lib/runs/summary.js';
+import { countVerdicts } from '../../lib/runs/summary.js';
 import { plural } from '../../lib/text/format.js';
 import { encode, list, text } from '../../lib/url.js';
 import { ActionMenu, Confirm } from '../shared/overlay.js';
@@ -37,24 +37,24 @@ import { lookup } from '../../lib/lookup.js';
 /** @typedef {{baseline: string, columns: string[] | null, planned: number | null}} MatrixView */
 
 /**
- * @param {{groups: Group[], by: string, runs: Api.RunItem[], view: MatrixView, change: (changes: object) => void, available: string[],
- *   looks: Map<string, import('../../lib/colours.js').Look>}} props
+ * @param {{groups: Group[], grouping: string, runs: Api.RunItem[], view: MatrixView, change: (changes: object) =>
+ *   void, available: string[], looks: Map<string, import('../../lib/colours.js').Look>}} props
  */
-export function Matrix({ groups, by, runs, view, change, available, looks }) {
-  const chosen = groupOf(view.baseline, groups);
-  const baseline = chosen ?? groups[0];
-  const params = matrixParams(groups, view, baseline);
+export function Matrix({ groups, grouping, runs, view, change, available, looks }) {
+  const chosenBaseline = findGroup(view.baseline, groups);
+  const baseline = chosenBaseline ?? groups[0];
+  const params = makeMatrixParams(groups, view, baseline);
   const { data, error, reload } = useGet('/matrix', params, { live: ['run'], every: 5000 });
   const [pointedCell, setPointedCell] = useState(/** @type {CellAddress | null} */ (null));
   const [cellToQueue, setCellToQueue] = useState(/** @type {CellAddress | null} */ (null));
-  const rows = data ? namedRows(groups, data) : [];
-  const rowOf = (/** @type {string | undefined} */ name) => rows.find((row) => row.name === name)?.row;
+  const rows = data ? nameRows(groups, data) : [];
+  const findRow = (/** @type {string | undefined} */ name) => rows.find((row) => row.name === name)?.row;
   return html`<section class="section matrix" aria-labelledby="matrix-title">
     <div class="section-head">
       <h2 id="matrix-title">Matrix</h2>
       ${
         view.baseline &&
-        !chosen &&
+        !chosenBaseline &&
         html`<span class="is-warning" role="note">
           The baseline ${view.baseline} is not among these runs; differences are from ${baseline.name}
         </span>`
@@ -70,7 +70,7 @@ export function Matrix({ groups, by, runs, view, change, available, looks }) {
         />`
       }
       <${GroupBy}
-        by=${by}
+        grouping=${grouping}
         runs=${runs}
         onChange=${(/** @type {string} */ next) => change({ by: next, hide: [], baseline: '' })}
       />
@@ -97,7 +97,7 @@ export function Matrix({ groups, by, runs, view, change, available, looks }) {
         onQueue=${setCellToQueue}
       />`
     }
-    ${data && html`<${Details} data=${data} pointedCell=${pointedCell} row=${rowOf(pointedCell?.name)} baseline=${baseline.name} />`}
+    ${data && html`<${Details} data=${data} pointedCell=${pointedCell} row=${findRow(pointedCell?.name)} baseline=${baseline.name} />`}
     ${
       cellToQueue &&
       html`<${QueueSeeds}
@@ -105,7 +105,7 @@ export function Matrix({ groups, by, runs, view, change, available, looks }) {
         group=${groups.find(({ name }) => name === cellToQueue.name)}
         baseline=${baseline}
         groups=${groups}
-        moreSeeds=${lookup(rowOf(cellToQueue.name)?.cells, cellToQueue.key)?.more_seeds ?? 0}
+        moreSeeds=${lookup(findRow(cellToQueue.name)?.cells, cellToQueue.key)?.more_seeds ?? 0}
         onClose=${() => setCellToQueue(null)}
       />`
     }
@@ -118,10 +118,10 @@ export function Matrix({ groups, by, runs, view, change, available, looks }) {
  *   onPoint: (cell: CellAddress) => void, onQueue: (cell: CellAddress) => void}} props
  */
 function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQueue }) {
-  const runsOf = (/** @type {string} */ groupName) => groups.find((group) => group.name === groupName)?.runs ?? [];
-  const canGrow = (/** @type {string} */ groupName) => startsAnew(runsOf(groupName)[0]);
+  const findRuns = (/** @type {string} */ groupName) => groups.find((group) => group.name === groupName)?.runs ?? [];
+  const canGrow = (/** @type {string} */ groupName) => startsAnew(findRuns(groupName)[0]);
   const ranges = new Map(
-    data.columns.map(({ key }) => [key, rangeOf(rows.map(({ row }) => lookup(row.cells, key).sparkline))]),
+    data.columns.map(({ key }) => [key, findRange(rows.map(({ row }) => lookup(row.cells, key).sparkline))]),
   );
   return html`<div class="card table-scroll" tabindex="0" role="group" aria-label="Ablation matrix">
     <table class="table">
@@ -132,7 +132,7 @@ function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQu
           ${data.columns.map(
             (column) => html`<th scope="col" class="number" key=${column.key}>
               ${columnTitle(column)}
-              <span class="faint matrix-unit">${columnNote(column, data)}</span>
+              <span class="faint matrix-unit">${describeColumn(column, data)}</span>
             </th>`,
           )}
         </tr>
@@ -146,9 +146,9 @@ function Table({ data, rows, groups, baseline, looks, pointedCell, onPoint, onQu
                 ${name}
                 ${name === baseline && rows.length > 1 && html`<span class="faint">baseline</span>`}
               </span>
-              <div class="matrix-runs"><${SeedLinks} runs=${runsOf(name)} /></div>
+              <div class="matrix-runs"><${SeedLinks} runs=${findRuns(name)} /></div>
             </th>
-            <td><${Verdicts} counts=${verdictCounts(runsOf(name))} /></td>
+            <td><${Verdicts} counts=${countVerdicts(findRuns(name))} /></td>
             ${data.columns.map(
               ({ key }) => html`<td class="number" key=${key}>
                 <${Cell}
@@ -177,14 +177,14 @@ const startsAnew = (/** @type {Api.RunItem | undefined} */ run) =>
  *   onQueue: (() => void) | null}} props
  */
 function Cell({ cell, reached, range, isOpen, onPoint, onQueue }) {
-  const [mean, half] = estimateText(cell).split(' ± ');
+  const [mean, halfWidth] = estimateText(cell).split(' ± ');
   const { verdict, more_seeds: moreSeeds } = cell;
   return html`
     <button class="matrix-cell" aria-pressed=${isOpen} onClick=${onPoint} onMouseEnter=${onPoint} onFocus=${onPoint}>
       <${Sparkline} values=${cell.sparkline} range=${range} />
       <span class="estimate">
         ${mean}${' '}
-        <span class="faint half">${half ? `± ${half}` : cell.n ? `n ${cell.n}` : ''}</span>
+        <span class="faint half">${halfWidth ? `± ${halfWidth}` : cell.n ? `n ${cell.n}` : ''}</span>
       </span>
       ${
         verdict !== 'baseline' &&
@@ -213,7 +213,7 @@ const MAX_QUEUED = 20;
 const TONES = { better: 'good', worse: 'bad', higher: 'clear', lower: 'clear', 'not comparable': 'warn' };
 
 /** @param {(number | null)[][]} lines @returns {[number, number]} */
-function rangeOf(lines) {
+function findRange(lines) {
   const values = lines.flat().filter((value) => value !== null);
   return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
 }
@@ -226,13 +226,13 @@ const SPARK = { width: 56, height: 16 };
  */
 function Sparkline({ values, range: [low, high] }) {
   if (values.length < 2) return null;
-  const x = (/** @type {number} */ i) => ((i / (values.length - 1)) * SPARK.width).toFixed(1);
-  const y = (/** @type {number} */ value) =>
+  const toX = (/** @type {number} */ i) => ((i / (values.length - 1)) * SPARK.width).toFixed(1);
+  const toY = (/** @type {number} */ value) =>
     (SPARK.height - 1 - ((value - low) / (high - low || 1)) * (SPARK.height - 2)).toFixed(1);
   const path = values.map((value, i) => {
     if (value === null) return '';
     const begins = i === 0 || values[i - 1] === null;
-    return `${begins ? 'M' : 'L'}${x(i)} ${y(value)}`;
+    return `${begins ? 'M' : 'L'}${toX(i)} ${toY(value)}`;
   });
   return html`<svg class="sparkline" width=${SPARK.width} height=${SPARK.height} aria-hidden="true">
     <path d=${path.join('')} fill="none" stroke="currentColor" />
@@ -250,7 +250,7 @@ function Details({ data, pointedCell, row, baseline }) {
     ${
       row && cell && column
         ? html`<b>${pointedCell?.name}, ${columnTitle(column)}.</b>${' '}
-          ${sentencesOf(cell, data, baseline, row).join(' ')}`
+          ${makeSentences(cell, data, baseline, row).join(' ')}`
         : 'Choose a cell to read its numbers here. '
     }
     ${!cell && html`<a href="/help/comparing">What the words mean</a>`}
@@ -260,10 +260,10 @@ function Details({ data, pointedCell, row, baseline }) {
 /** @param {{rows: import('../../lib/runs/matrix.js').NamedRow[], matrix: Api.Matrix}} props */
 function CopyMenu({ rows, matrix }) {
   const items = [
-    { label: 'Copy as Markdown', run: () => copyText(asMarkdown(rows, matrix), 'Markdown') },
-    { label: 'Copy as LaTeX', run: () => copyText(asLatex(rows, matrix), 'LaTeX') },
-    { label: 'Copy as CSV', run: () => copyText(asCsv(rows, matrix), 'CSV') },
-    { label: 'Save as CSV', run: () => download(asCsv(rows, matrix), 'matrix.csv') },
+    { label: 'Copy as Markdown', run: () => copyText(toMarkdown(rows, matrix), 'Markdown') },
+    { label: 'Copy as LaTeX', run: () => copyText(toLatex(rows, matrix), 'LaTeX') },
+    { label: 'Copy as CSV', run: () => copyText(toCsv(rows, matrix), 'CSV') },
+    { label: 'Save as CSV', run: () => download(toCsv(rows, matrix), 'matrix.csv') },
   ];
   return html`<${ActionMenu} items=${items} label="Copy" />`;
 }
@@ -276,7 +276,7 @@ function CopyMenu({ rows, matrix }) {
  */
 function QueueSeeds({ cell, group, baseline, groups, moreSeeds, onClose }) {
   const postOnce = usePostOnce();
-  const clones = seedsToQueue(group.runs, baseline.runs, moreSeeds);
+  const clones = chooseSeeds(group.runs, baseline.runs, moreSeeds);
   const queue = async () => {
     try {
       const queuedRuns = await postOnce(
@@ -284,8 +284,8 @@ function QueueSeeds({ cell, group, baseline, groups, moreSeeds, onClose }) {
       );
       say(`${plural(queuedRuns.length, 'run')} queued`);
       const comparedRuns = groups.flatMap(({ runs }) => runs.map(({ id }) => id));
-      const chosen = { runs: [...comparedRuns, ...queuedRuns.map(({ id }) => id)], query: '' };
-      navigate(`/compare${encode(currentAddress.peek().search, chosen, { runs: list(), query: text() })}`);
+      const comparison = { runs: [...comparedRuns, ...queuedRuns.map(({ id }) => id)], query: '' };
+      navigate(`/compare${encode(currentAddress.peek().search, comparison, { runs: list(), query: text() })}`);
     } catch (error) {
       sayError(error);
     }

@@ -12,9 +12,9 @@ export function ColumnMenu({ columns, available, change }) {
   const [metric, setMetric] = useState('');
   const [reading, setReading] = useState('final');
   const [threshold, setThreshold] = useState('0.5');
-  const named = metric || available[0] || '';
-  const key = [named, reading, ...(needsThreshold(reading) ? [Number(threshold)] : [])].join(':');
-  const isValid = named && !columns.includes(key) && columns.length < MAX_COLUMNS && !key.endsWith('NaN');
+  const chosenMetric = metric || available[0] || '';
+  const key = [chosenMetric, reading, ...(needsThreshold(reading) ? [Number(threshold)] : [])].join(':');
+  const isValid = chosenMetric && !columns.includes(key) && columns.length < MAX_COLUMNS && !key.endsWith('NaN');
   return html`<${Menu} label="Columns" align="right">
     <div class="matrix-columns">
       ${columns.map(
@@ -35,7 +35,7 @@ export function ColumnMenu({ columns, available, change }) {
           if (isValid) change({ columns: [...columns, key] });
         }}
       >
-        <${Select} label="metric" value=${named} options=${available} onChange=${setMetric} />
+        <${Select} label="metric" value=${chosenMetric} options=${available} onChange=${setMetric} />
         <${Select}
           label="reading"
           value=${reading}

@@ -3,7 +3,7 @@ import { html } from '../../dom.js';
 import { NO_VALUE } from '../../lib/runs/axes.js';
 import { runTitle } from '../../lib/runs/fields.js';
 import { lookup } from '../../lib/lookup.js';
-import { dragged } from '../shared/dragging.js';
+import { makeDragHandler } from '../shared/dragging.js';
 
 const HEIGHT = 260;
 const TOP = 44;
@@ -17,32 +17,32 @@ const MIN_GAP = 110;
 /** @typedef {import('../../lib/runs/axes.js').Axis} Axis */
 
 /**
- * @typedef {{runs: Api.RunItem[], axes: Axis[], brushes: import('../../lib/runs/axes.js').Brushes, chosen: Set<string>,
- *   lookOf: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined,
+ * @typedef {{runs: Api.RunItem[], axes: Axis[], brushes: import('../../lib/runs/axes.js').Brushes, chosenIds:
+ *   Set<string>, findLook: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined,
  *   onBrush: (changes: Record<string, [number, number] | null>) => void, width: number}} PlotProps
  * @param {PlotProps} props
  */
-export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: room }) {
+export function Parallel({ runs, axes, brushes, chosenIds, findLook, onBrush, width: availableWidth }) {
   if (!axes.length) return html`<p class="faint">Choose axes above.</p>`;
-  const width = Math.max(room, 2 * SIDE + (axes.length - 1) * MIN_GAP);
+  const width = Math.max(availableWidth, 2 * SIDE + (axes.length - 1) * MIN_GAP);
   const gap = axes.length > 1 ? (width - 2 * SIDE) / (axes.length - 1) : 0;
-  const x = (/** @type {number} */ i) => SIDE + i * gap;
-  const y = (/** @type {number} */ position) => TOP + (1 - position) * HEIGHT;
+  const toX = (/** @type {number} */ i) => SIDE + i * gap;
+  const toY = (/** @type {number} */ position) => TOP + (1 - position) * HEIGHT;
   const path = (/** @type {Api.RunItem} */ run) =>
-    axes.map(({ positionOf }, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(positionOf(run)).toFixed(1)}`).join('');
-  const sorted = [...runs].sort((a, b) => Number(chosen.has(a.id)) - Number(chosen.has(b.id)));
+    axes.map(({ toPosition }, i) => `${i ? 'L' : 'M'}${toX(i).toFixed(1)} ${toY(toPosition(run)).toFixed(1)}`).join('');
+  const sortedRuns = [...runs].sort((a, b) => Number(chosenIds.has(a.id)) - Number(chosenIds.has(b.id)));
   const height = TOP + HEIGHT + BOTTOM + 16;
-  return html`<div class=${width > room ? 'relations-scroll' : ''}>
+  return html`<div class=${width > availableWidth ? 'relations-scroll' : ''}>
     <svg
     class="relations-svg" width=${width} height=${height} role="group" aria-label="Parallel coordinates"
   >
     <g>
-      ${sorted.map(
+      ${sortedRuns.map(
         (run) => html`<path
           key=${run.id}
           d=${path(run)}
-          stroke=${lookOf(run)?.colour ?? 'currentColor'}
-          class=${chosen.has(run.id) ? 'relation' : 'relation is-left-out'}
+          stroke=${findLook(run)?.colour ?? 'currentColor'}
+          class=${chosenIds.has(run.id) ? 'relation' : 'relation is-left-out'}
         >
           <title>${[runTitle(run), ...axes.map((axis) => `${axis.title}: ${axis.text(run)}`)].join('\n')}</title>
         </path>`,
@@ -52,8 +52,8 @@ export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: 
       (axis, i) => html`<${UprightAxis}
         key=${axis.key}
         axis=${axis}
-        x=${x(i)}
-        y=${y}
+        x=${toX(i)}
+        y=${toY}
         letters=${Math.max(6, Math.floor((gap || width) / LETTER_WIDTH) - 2)}
         range=${lookup(brushes, axis.key)}
         onBrush=${(/** @type {[number, number] | null} */ range) => onBrush({ [axis.key]: range })}
@@ -63,7 +63,7 @@ export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width: 
   </div>`;
 }
 
-const cut = (/** @type {string} */ text, /** @type {number} */ letters) =>
+const truncateText = (/** @type {string} */ text, /** @type {number} */ letters) =>
   text.length > letters ? `…${text.slice(1 - letters)}` : text;
 
 /**
@@ -71,7 +71,7 @@ const cut = (/** @type {string} */ text, /** @type {number} */ letters) =>
  *   onBrush: (range: [number, number] | null) => void}} props `letters`: maximum length of a title
  */
 function UprightAxis({ axis, x, y, letters, range, onBrush }) {
-  const positionAt = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
+  const toPosition = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
   const press = (/** @type {KeyboardEvent} */ event) => {
     const [low, high] = range ?? [NO_VALUE, 1];
     if (event.key === 'Escape') onBrush(null);
@@ -80,9 +80,9 @@ function UprightAxis({ axis, x, y, letters, range, onBrush }) {
     else return;
     event.preventDefault();
   };
-  const drag = dragged(
+  const drag = makeDragHandler(
     ([, from], [, to]) => {
-      const [low, high] = [positionAt(Math.max(from, to)), positionAt(Math.min(from, to))];
+      const [low, high] = [toPosition(Math.max(from, to)), toPosition(Math.min(from, to))];
       onBrush([low, high]);
     },
     () => onBrush(null),
@@ -96,13 +96,13 @@ function UprightAxis({ axis, x, y, letters, range, onBrush }) {
   >
     <text x=${x} y=${16} text-anchor="middle" class="relations-title">
       <title>${axis.title}</title>
-      ${cut(axis.title, letters)}
+      ${truncateText(axis.title, letters)}
     </text>
     <line x1=${x} x2=${x} y1=${y(1)} y2=${y(NO_VALUE)} />
     ${axis.ticks.map(
-      ({ at, text }) => html`<text key=${text} x=${x + 6} y=${y(at) + 4}>
+      ({ position, text }) => html`<text key=${text} x=${x + 6} y=${y(position) + 4}>
         <title>${text}</title>
-        ${cut(text, 14)}
+        ${truncateText(text, 14)}
       </text>`,
     )}
     ${

@@ -1,8 +1,8 @@
 /** Plots of results against settings: parallel coordinates and a scatter plot, in which a brush selects runs. */
 import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { comparisonAddress } from '../../lib/runs/addresses.js';
-import { axisOf, brushed, possibleAxes, usualAxes } from '../../lib/runs/axes.js';
-import { fieldOf } from '../../lib/runs/fields.js';
+import { makeAxis, filterBrushed, listPossibleAxes, chooseUsualAxes } from '../../lib/runs/axes.js';
+import { makeRunField } from '../../lib/runs/fields.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Menu } from '../shared/overlay.js';
 import { Segments, Select } from '../shared/marks.js';
@@ -12,28 +12,28 @@ import { Scatter } from './scatter.js';
 
 const MAX_LINES = 1000;
 
-const titleOf = (/** @type {string} */ key) => fieldOf(key).title;
+const formatAxisTitle = (/** @type {string} */ key) => makeRunField(key).title;
 
 /**
  * @typedef {{plot: string, axes: string[] | null}} RelationsView `axes`: keys, of which a scatter plot uses the first
  *   two
  * @param {{runs: Api.RunItem[], view: RelationsView, change: (changes: object) => void,
- *   lookOf: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined}} props
+ *   findLook: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined}} props
  */
-export function Relations({ runs, view, change, lookOf }) {
+export function Relations({ runs, view, change, findLook }) {
   const [brushes, setBrushes] = useState(/** @type {import('../../lib/runs/axes.js').Brushes} */ ({}));
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   const width = useWidth(element);
-  const possible = useMemo(() => possibleAxes(runs), [runs]);
-  const keys = (view.axes ?? usualAxes(possible)).filter((key) => possible.includes(key));
-  const drawn = runs.slice(0, MAX_LINES);
-  const axes = useMemo(() => keys.map((key) => axisOf(key, runs)), [keys.join('\n'), runs]);
+  const possible = useMemo(() => listPossibleAxes(runs), [runs]);
+  const keys = (view.axes ?? chooseUsualAxes(possible)).filter((key) => possible.includes(key));
+  const drawnRuns = runs.slice(0, MAX_LINES);
+  const axes = useMemo(() => keys.map((key) => makeAxis(key, runs)), [keys.join('\n'), runs]);
   if (runs.length < 2 || possible.length < 2) return null;
   const isScatter = view.plot === 'scatter';
   const shownAxes = isScatter && axes.length ? [axes[0], axes[axes.length - 1]] : axes;
-  const inside = brushed(runs, shownAxes, brushes);
+  const inside = filterBrushed(runs, shownAxes, brushes);
   const isBrushed = shownAxes.some(({ key }) => Object.hasOwn(brushes, key));
-  const chosen = new Set(inside.map(({ id }) => id));
+  const chosenIds = new Set(inside.map(({ id }) => id));
   const brush = (/** @type {Record<string, [number, number] | null>} */ changes) =>
     setBrushes((old) =>
       Object.fromEntries(
@@ -42,10 +42,18 @@ export function Relations({ runs, view, change, lookOf }) {
         ),
       ),
     );
-  const shared = { runs: drawn, axes: shownAxes, brushes, chosen, lookOf, onBrush: brush, width };
-  const chooseAxis = (/** @type {number} */ at, /** @type {string} */ key) => {
+  const plotProps = {
+    runs: drawnRuns,
+    axes: shownAxes,
+    brushes,
+    chosenIds,
+    findLook,
+    onBrush: brush,
+    width,
+  };
+  const chooseAxis = (/** @type {number} */ index, /** @type {string} */ key) => {
     const next = [keys[0], keys.at(-1) ?? keys[0]];
-    next[at] = key;
+    next[index] = key;
     change({ axes: next });
     setBrushes({});
   };
@@ -63,11 +71,11 @@ export function Relations({ runs, view, change, lookOf }) {
       ${
         isScatter
           ? html`
-            <${Select} label="x" value=${keys[0]} options=${possible.map(option)} onChange=${(key) => chooseAxis(0, key)} />
+            <${Select} label="x" value=${keys[0]} options=${possible.map(makeOption)} onChange=${(key) => chooseAxis(0, key)} />
             <${Select}
               label="y"
               value=${keys.at(-1)}
-              options=${possible.map(option)}
+              options=${possible.map(makeOption)}
               onChange=${(key) => chooseAxis(1, key)}
             />
           `
@@ -78,12 +86,12 @@ export function Relations({ runs, view, change, lookOf }) {
     </div>
     <div class="card relations">
       <div ref=${element} class="relations-plot">
-        ${width > 0 && (isScatter ? html`<${Scatter} ...${shared} />` : html`<${Parallel} ...${shared} />`)}
+        ${width > 0 && (isScatter ? html`<${Scatter} ...${plotProps} />` : html`<${Parallel} ...${plotProps} />`)}
       </div>
       <div class="relations-foot toolbar">
         <span class="quiet" role="status">
           ${isBrushed && `${formatCount(inside.length)} of `}${plural(runs.length, 'run')}${isBrushed && ' selected'}
-          ${drawn.length < runs.length && `, the first ${formatCount(drawn.length)} drawn`}
+          ${drawnRuns.length < runs.length && `, the first ${formatCount(drawnRuns.length)} drawn`}
         </span>
         ${
           isBrushed &&
@@ -104,15 +112,15 @@ export function Relations({ runs, view, change, lookOf }) {
   </section>`;
 }
 
-const option = (/** @type {string} */ key) => ({ value: key, label: titleOf(key) });
+const makeOption = (/** @type {string} */ key) => ({ value: key, label: formatAxisTitle(key) });
 
 /** @param {{keys: string[], possible: string[], change: (changes: object) => void}} props */
 function AxisChooser({ keys, possible, change }) {
   return html`<${FieldChooser}
     options=${possible}
-    chosen=${keys}
+    chosenKeys=${keys}
     onChange=${(/** @type {string[]} */ axes) => change({ axes })}
-    titleOf=${titleOf}
+    formatTitle=${formatAxisTitle}
     label="Find an axis"
     placeholder="Find a field or metric"
     empty="No matching field or metric."

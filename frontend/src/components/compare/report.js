@@ -4,17 +4,17 @@ import { say, sayError, theme as shade } from '../../app/state.js';
 import { ApiError, get } from '../../data/api.js';
 import { download } from '../../app/actions.js';
 import { cursor } from '../../charts/cursor.js';
-import { pictureOf } from '../../charts/draw.js';
-import { chartTheme } from '../../charts/theme.js';
-import { endMeaning, positionText, readLines, tableOf } from '../../lib/reading.js';
-import { reportHtml, sizes } from '../../lib/report.js';
+import { renderPicture } from '../../charts/draw.js';
+import { makeChartTheme } from '../../charts/theme.js';
+import { endMeaning, positionText, readLines, makeTable } from '../../lib/reading.js';
+import { reportHtml, listSizes } from '../../lib/report.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
-import { groupOf } from '../../lib/runs/groups.js';
-import { matrixParams, namedRows, plainTable, planText } from '../../lib/runs/matrix.js';
+import { findGroup } from '../../lib/runs/groups.js';
+import { makeMatrixParams, nameRows, toPlainTable, planText } from '../../lib/runs/matrix.js';
 import { formatBytes, formatTime, formatValue, plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
-import { standing } from '../curves/files.js';
+import { describeChart } from '../curves/files.js';
 import { loadEnds, loadPanel } from '../curves/loaded.js';
 
 /** @typedef {import('../../lib/runs/groups.js').Group} Group */
@@ -38,23 +38,23 @@ const MAX_TEXT = 4000;
 const MAX_GROUPS = 8;
 
 /** Returns the maximum number of points per curve. @param {Comparison} comparison */
-function pointsFor({ metrics, runs, groups, view }) {
+function choosePoints({ metrics, runs, groups, view }) {
   const outlines = (view.groupBy ? groups.length * (view.band === 'none' ? 1 : 3) : runs.length) * metrics.length;
-  const fitting = Math.floor(CURVE_BYTES / BYTES_PER_POINT / Math.max(1, outlines));
-  return Math.max(POINTS.min, Math.min(POINTS.max, fitting));
+  const fittingPoints = Math.floor(CURVE_BYTES / BYTES_PER_POINT / Math.max(1, outlines));
+  return Math.max(POINTS.min, Math.min(POINTS.max, fittingPoints));
 }
 
 /** Returns one chart with its values. @param {Comparison} comparison @param {string} metric @param {number} points */
-async function chartOf({ view: { seeds, ...pageView }, ...comparison }, metric, points) {
+async function drawChart({ view: { seeds, ...pageView }, ...comparison }, metric, points) {
   const page = { ...comparison, view: pageView };
   const [panel, ends] = await Promise.all([loadPanel(metric, page, points), loadEnds(metric, page)]);
   const { view, shown, lines } = panel;
-  const figure = standing({ ...panel, ends, link: '', mostEntries: MAX_ENTRIES });
+  const figure = describeChart({ ...panel, ends, link: '', mostEntries: MAX_ENTRIES });
   const cursorNow = cursor.peek();
   const isPinned = cursorNow?.isPinned === true;
   const reading = readLines(isPinned ? lines : ends, isPinned ? cursorNow.x : Infinity, view.baseline || null);
-  const values = tableOf(reading, { metric, unit: shown.unit, xKind: view.x, smoothing: view.smoothing });
-  return { title: metric, picture: await pictureOf(figure), values };
+  const values = makeTable(reading, { metric, unit: shown.unit, xKind: view.x, smoothing: view.smoothing });
+  return { title: metric, picture: await renderPicture(figure), values };
 }
 
 /** Statuses with which the service rejects a matrix that is too large or whose URL is too long. */
@@ -64,13 +64,13 @@ const REFUSED = [414, 422];
  * Returns the matrix of the page or, if the service rejects it, the reason.
  * @param {Comparison} comparison @returns {Promise<import('../../lib/report.js').Section>}
  */
-async function matrixOf({ groups, baseline, matrix: view }) {
+async function loadMatrix({ groups, baseline, matrix: view }) {
   const title = 'Matrix';
-  const base = groupOf(baseline, groups) ?? groups[0];
+  const base = findGroup(baseline, groups) ?? groups[0];
   /** @type {Api.Matrix} */
   let matrix;
   try {
-    matrix = await get('/matrix', matrixParams(groups, view, base));
+    matrix = await get('/matrix', makeMatrixParams(groups, view, base));
   } catch (error) {
     if (!(error instanceof ApiError && REFUSED.includes(error.status))) throw error;
     return { title, note: `The service refused it: ${error.detail || error.title}.` };
@@ -78,12 +78,12 @@ async function matrixOf({ groups, baseline, matrix: view }) {
   return {
     title,
     note: [`Differences from ${baseline}.`, planText(matrix)].concat(matrix.notes).join(' '),
-    table: plainTable(namedRows(groups, matrix), matrix),
+    table: toPlainTable(nameRows(groups, matrix), matrix),
   };
 }
 
 /** @param {Comparison} comparison */
-function differencesOf({ groups }) {
+function makeDifferences({ groups }) {
   const rows = groupDifferences(
     groups.map(({ name, runs }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
   );
@@ -101,36 +101,36 @@ function differencesOf({ groups }) {
  * Returns prompts of the first seed of each variant, with all completions.
  * @param {Comparison} comparison @param {ReportOptions} options
  */
-async function rolloutsOf({ groups }, { step, prompts, order }) {
+async function loadRollouts({ groups }, { step, prompts, order }) {
   if (!prompts) return [];
-  const parts = groups.slice(0, MAX_GROUPS).map(async ({ name, runs: [run] }) => {
+  const requests = groups.slice(0, MAX_GROUPS).map(async ({ name, runs: [run] }) => {
     const { items: steps } = await get('/rollouts/steps', { run: run.id });
     const storedSteps = [...new Set(steps.map((item) => item.step))].sort((a, b) => a - b);
     const latestStep = step.trim() === '' ? Infinity : Number(step);
-    const at = storedSteps.filter((storedStep) => storedStep <= latestStep).at(-1) ?? storedSteps[0];
-    if (at === undefined) return [];
-    const { items } = await get('/rollouts', { run: run.id, step: at, limit: 200 });
+    const shownStep = storedSteps.filter((storedStep) => storedStep <= latestStep).at(-1) ?? storedSteps[0];
+    if (shownStep === undefined) return [];
+    const { items } = await get('/rollouts', { run: run.id, step: shownStep, limit: 200 });
     const mean = (/** @type {Api.GroupItem} */ group) => group.reward_mean ?? 0;
-    const sorted =
+    const sortedGroups =
       order === 'first' ? items : [...items].sort((a, b) => (order === 'low' ? mean(a) - mean(b) : mean(b) - mean(a)));
-    return sorted.slice(0, prompts).map((group) => rolloutOf(group, `${name}, seed ${run.seed}`));
+    return sortedGroups.slice(0, prompts).map((group) => makeRollout(group, `${name}, seed ${run.seed}`));
   });
-  return (await Promise.all(parts)).flat();
+  return (await Promise.all(requests)).flat();
 }
 
-const cut = (/** @type {string} */ text) =>
+const truncateText = (/** @type {string} */ text) =>
   text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)} … (${text.length - MAX_TEXT} more characters)` : text;
 
 /** @param {Api.GroupItem} group @param {string} runName */
-const rolloutOf = (group, runName) => ({
+const makeRollout = (group, runName) => ({
   title: `${runName}, step ${group.step} (${group.kind}): mean reward ${formatValue(group.reward_mean)}`,
-  prompt: cut(group.prompt),
-  answer: cut(group.answer || '–'),
+  prompt: truncateText(group.prompt),
+  answer: truncateText(group.answer || '–'),
   completions: group.completions.map(({ text, reward, advantage, tokens, finish_reason: end, flags }) => ({
     facts: [`reward ${formatValue(reward)}`, `advantage ${formatValue(advantage)}`, `${tokens} tokens`, end, ...flags]
       .filter(Boolean)
       .join(' · '),
-    text: cut(text),
+    text: truncateText(text),
   })),
 });
 
@@ -139,7 +139,7 @@ const rolloutOf = (group, runName) => ({
  * @param {Comparison} comparison @param {boolean} values
  * @param {boolean} rollouts @param {number} prompts
  */
-const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
+const describeLeftOut = ({ metrics, groups }, values, rollouts, prompts) => [
   ...(metrics.length > MAX_METRICS ? [`the first ${MAX_METRICS} of ${metrics.length} metrics`] : []),
   ...(values ? [] : [`without tables of values, to stay below ${formatBytes(MAX_BYTES)}`]),
   ...(rollouts ? [] : [`without rollouts, to stay below ${formatBytes(MAX_BYTES)}`]),
@@ -156,22 +156,22 @@ const leftOut = ({ metrics, groups }, values, rollouts, prompts) => [
  */
 async function makeReport(comparison, options, isWanted) {
   const { metrics, runs, groups, view } = comparison;
-  const rollouts = await rolloutsOf(comparison, options);
-  const theme = chartTheme(shade.peek());
+  const rollouts = await loadRollouts(comparison, options);
+  const theme = makeChartTheme(shade.peek());
   const cursorNow = cursor.peek();
   const cursorText = cursorNow?.isPinned
     ? positionText(view.x, cursorNow.x)
     : `at the end, ${endMeaning('')}, of eval/ metrics ${endMeaning('eval/')}`;
-  /** @type {Awaited<ReturnType<typeof chartOf>>[]} */
+  /** @type {Awaited<ReturnType<typeof drawChart>>[]} */
   let charts = [];
-  let drawn = 0;
+  let drawnPoints = 0;
   let text = '';
-  for (const { points, values, rollouts: withRollouts } of sizes(pointsFor(comparison), POINTS.min)) {
-    if (points !== drawn) charts = [];
-    drawn = points;
+  for (const { points, values, rollouts: withRollouts } of listSizes(choosePoints(comparison), POINTS.min)) {
+    if (points !== drawnPoints) charts = [];
+    drawnPoints = points;
     for (const metric of metrics.slice(charts.length, MAX_METRICS)) {
       if (!isWanted(charts.length)) return null;
-      charts.push(await chartOf(comparison, metric, points));
+      charts.push(await drawChart(comparison, metric, points));
     }
     text = reportHtml({
       title: options.title || comparison.title,
@@ -184,10 +184,10 @@ async function makeReport(comparison, options, isWanted) {
         `values: ${cursorText}`,
         view.smoothing ? `smoothed ${view.smoothing}` : 'unsmoothed',
         `at most ${points} points a curve, peaks kept`,
-        ...leftOut(comparison, values, withRollouts, options.prompts),
+        ...describeLeftOut(comparison, values, withRollouts, options.prompts),
       ],
       charts: values ? charts : charts.map(({ title, picture }) => ({ title, picture })),
-      sections: [await matrixOf(comparison), differencesOf(comparison)],
+      sections: [await loadMatrix(comparison), makeDifferences(comparison)],
       rollouts: withRollouts ? rollouts : [],
       colours: { background: theme.background, ink: theme.ink, quiet: theme.label, line: theme.grid },
     });
@@ -210,7 +210,7 @@ export function ReportDialog({ onClose, ...comparison }) {
   const [options, setOptions] = useState(
     /** @type {ReportOptions} */ ({ title: comparison.title, note: '', step: '', prompts: 2, order: 'first' }),
   );
-  const [done, setDone] = useState(/** @type {number | null} */ (null));
+  const [doneCount, setDoneCount] = useState(/** @type {number | null} */ (null));
   const isOpen = useRef(true);
   useEffect(
     () => () => {
@@ -218,15 +218,15 @@ export function ReportDialog({ onClose, ...comparison }) {
     },
     [],
   );
-  const set = (/** @type {Partial<ReportOptions>} */ changes) => setOptions({ ...options, ...changes });
-  const typed = (/** @type {keyof ReportOptions} */ name) => (/** @type {any} */ event) =>
-    set({ [name]: event.target.value });
+  const changeOptions = (/** @type {Partial<ReportOptions>} */ changes) => setOptions({ ...options, ...changes });
+  const handleInput = (/** @type {keyof ReportOptions} */ name) => (/** @type {any} */ event) =>
+    changeOptions({ [name]: event.target.value });
   const save = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
-    setDone(0);
+    setDoneCount(0);
     try {
       const text = await makeReport(comparison, options, (count) => {
-        if (isOpen.current) setDone(count);
+        if (isOpen.current) setDoneCount(count);
         return isOpen.current;
       });
       if (text === null) return;
@@ -235,7 +235,7 @@ export function ReportDialog({ onClose, ...comparison }) {
       onClose();
     } catch (error) {
       sayError(error);
-      setDone(null);
+      setDoneCount(null);
     }
   };
   const count = Math.min(comparison.metrics.length, MAX_METRICS);
@@ -247,20 +247,20 @@ export function ReportDialog({ onClose, ...comparison }) {
       </p>
       <label>
         <span>title</span>
-        <input class="field" maxlength="200" value=${options.title} onInput=${typed('title')} />
+        <input class="field" maxlength="200" value=${options.title} onInput=${handleInput('title')} />
       </label>
       <label>
         <span>note</span>
-        <textarea class="field" rows="3" maxlength="5000" value=${options.note} onInput=${typed('note')}></textarea>
+        <textarea class="field" rows="3" maxlength="5000" value=${options.note} onInput=${handleInput('note')}></textarea>
       </label>
       <div class="toolbar">
         <${Select}
           label="rollouts of each variant"
           value=${String(options.prompts)}
           options=${['0', '1', '2', '4', '8'].map((value) => ({ value, label: value === '0' ? 'none' : value }))}
-          onChange=${(/** @type {string} */ value) => set({ prompts: Number(value) })}
+          onChange=${(/** @type {string} */ value) => changeOptions({ prompts: Number(value) })}
         />
-        <${Select} label="which" value=${options.order} options=${ORDERS} onChange=${(order) => set({ order })} />
+        <${Select} label="which" value=${options.order} options=${ORDERS} onChange=${(order) => changeOptions({ order })} />
         <label class="select">
           <span>at step</span>
           <input
@@ -269,14 +269,14 @@ export function ReportDialog({ onClose, ...comparison }) {
             min="0"
             placeholder="last"
             value=${options.step}
-            onInput=${typed('step')}
+            onInput=${handleInput('step')}
           />
         </label>
       </div>
       <footer>
         <button type="button" class="button" onClick=${onClose}>Cancel</button>
-        <button class="button button-primary" disabled=${done !== null}>
-          ${done === null ? 'Save report' : `Drawing ${Math.min(done + 1, count)} of ${count}`}
+        <button class="button button-primary" disabled=${doneCount !== null}>
+          ${doneCount === null ? 'Save report' : `Drawing ${Math.min(doneCount + 1, count)} of ${count}`}
         </button>
       </footer>
     </form>

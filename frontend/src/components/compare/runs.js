@@ -1,6 +1,6 @@
 /** The runs to compare: those of an experiment, named runs, or those that match a query. */
 import { getAll } from '../../data/api.js';
-import { namedRuns } from '../../data/run_list.js';
+import { loadNamedRuns } from '../../data/run_list.js';
 
 /**
  * @typedef {{experiment: string, runs: string[] | null, query: string}} Choice the first one that is not empty is used
@@ -14,11 +14,11 @@ export const MAX_MATCHING = 1_000;
  * Returns the choice of runs as one text, the key of their request, or null if nothing was chosen.
  * @param {Choice} choice
  */
-export const choiceOf = ({ runs, query, experiment }) =>
+export const makeChoice = ({ runs, query, experiment }) =>
   experiment || (runs?.length ? runs.join() : query ? `query ${query}` : null);
 
 /** Returns the reason why there are no runs to compare. @param {Choice} choice */
-export function emptyChoice({ experiment, runs }) {
+export function describeEmptyChoice({ experiment, runs }) {
   if (experiment) return 'This experiment has no runs';
   return runs?.length ? 'These runs do not exist' : 'No run matches this query now';
 }
@@ -28,7 +28,7 @@ export function emptyChoice({ experiment, runs }) {
  * @param {Choice} choice @param {AbortSignal} signal @returns {Promise<Loaded>}
  */
 export async function loadRuns({ experiment, runs, query }, signal) {
-  if (!experiment && runs?.length) return namedRuns([...new Set(runs)], { include: 'config' }, signal);
+  if (!experiment && runs?.length) return loadNamedRuns([...new Set(runs)], { include: 'config' }, signal);
   const filter = experiment ? { experiment } : { query };
   const limit = experiment ? Infinity : MAX_MATCHING + 1;
   const loadedRuns = await getAll('/runs', { ...filter, include: 'config', limit: 200 }, { limit, signal });

@@ -3,13 +3,13 @@ import { html, useEffect, useState } from '../../dom.js';
 import { say, sayError } from '../../app/state.js';
 import { post } from '../../data/api.js';
 import { useGet } from '../../data/resource.js';
-import { bestLine } from '../../lib/runs/search.js';
+import { makeBestLine } from '../../lib/runs/search.js';
 import { formatField } from '../../lib/runs/config.js';
 import { formatDuration, formatMoney, formatValue, plural } from '../../lib/text/format.js';
 import { Confirm } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 import { Ago } from '../shared/states.js';
-import { DataTable, numbers } from '../shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../shared/data_table.js';
 
 const LIVE = ['queued', 'running', 'paused'];
 const PLOT = { width: 640, height: 120, edge: 8 };
@@ -36,7 +36,7 @@ export function Search({ experiment, runs, onRuns }) {
 /** @param {{search: Api.SearchItem, reload: () => void}} props */
 function Found({ search, reload }) {
   const isActive = ['searching', 'comparing'].includes(search.status);
-  const best = search.trials.find(({ number }) => number === search.best);
+  const bestTrial = search.trials.find(({ number }) => number === search.best);
   return html`<section class="card section run-part" aria-labelledby="search-title">
     <div class="section-head">
       <h2 id="search-title">Search</h2>
@@ -46,8 +46,8 @@ function Found({ search, reload }) {
     </div>
     <p>
       ${
-        best
-          ? html`Best so far: <b>${best.variant}</b> with ${search.settings.metric} ${formatValue(best.value)}, by one
+        bestTrial
+          ? html`Best so far: <b>${bestTrial.variant}</b> with ${search.settings.metric} ${formatValue(bestTrial.value)}, by one
               seed.`
           : 'No configuration has a valid value yet.'
       }
@@ -70,12 +70,12 @@ function statusText({ status, reason, trials, configurations, seeds }) {
 }
 
 /** @param {Api.SearchItem} search */
-function spentText({ runs, hours, money, steps_saved: saved, settings }) {
+function spentText({ runs, hours, money, steps_saved: savedShare, settings }) {
   const budget = settings.hours === null ? '' : ` of ${settings.hours} hours`;
   const prices = Object.entries(money).map(([currency, sum]) => `, ${formatMoney(sum)} ${currency}`);
-  const pruning = saved === null ? '' : `; pruning has saved ${Math.round(saved * 100)} % of the steps`;
+  const pruningText = savedShare === null ? '' : `; pruning has saved ${Math.round(savedShare * 100)} % of the steps`;
   const slots = `${formatDuration(hours * HOUR)}${budget} of worker slots`;
-  return `${plural(runs, 'run')}, ${slots}${prices.join('')}${pruning}.`;
+  return `${plural(runs, 'run')}, ${slots}${prices.join('')}${pruningText}.`;
 }
 
 /** @param {{search: Api.SearchItem, reload: () => void}} props */
@@ -110,19 +110,19 @@ function Finalists({ search }) {
     </p>
     <${DataTable}
       name="Final comparison"
-      heads=${['configuration', ...numbers('mean', '95 % interval', 'n', 'difference from the first', 'p (Holm, all pairs)')]}
+      heads=${['configuration', ...makeNumberHeads('mean', '95 % interval', 'n', 'difference from the first', 'p (Holm, all pairs)')]}
     >
     <tbody>
       ${search.finalists.map(
         (row) => html`<tr key=${row.number}>
           <th scope="row">${row.variant}</th>
           <td class="number">${formatValue(row.mean)}</td>
-          <td class="number">${interval(row.low, row.high)}</td>
+          <td class="number">${formatInterval(row.low, row.high)}</td>
           <td class="number">
             ${row.n}${row.waiting > 0 && html` <span class="faint">+ ${row.waiting} to come</span>`}
           </td>
           <td class="number">
-            ${formatValue(row.difference)} ${interval(row.difference_low, row.difference_high, '')}
+            ${formatValue(row.difference)} ${formatInterval(row.difference_low, row.difference_high, '')}
             ${row.paired !== null && html` <span class="faint">${row.paired ? 'paired' : 'unpaired'}</span>`}
           </td>
           <td class="number">${formatValue(row.p)}</td>
@@ -132,16 +132,16 @@ function Finalists({ search }) {
     <//>`;
 }
 
-/** @param {number | null} low @param {number | null} high @param {string} [none] */
-const interval = (low, high, none = '–') =>
-  low === null || high === null ? none : `[${formatValue(low)}, ${formatValue(high)}]`;
+/** @param {number | null} low @param {number | null} high @param {string} [fallback] */
+const formatInterval = (low, high, fallback = '–') =>
+  low === null || high === null ? fallback : `[${formatValue(low)}, ${formatValue(high)}]`;
 
 /**
  * A plot of the configurations' values in order, with the best value so far.
  * @param {{search: Api.SearchItem}} props
  */
 function BestSoFar({ search }) {
-  const { dots, line, low, high } = bestLine(search.trials, PLOT);
+  const { dots, line, low, high } = makeBestLine(search.trials, PLOT);
   if (dots.length < 2) return null;
   const label = `${search.settings.metric} of ${plural(dots.length, 'configuration')} in order, from
     ${formatValue(low)} to ${formatValue(high)}; the line is the best so far`;
@@ -172,7 +172,7 @@ function Trials({ search }) {
   return html`<${DataTable}
     name="Configurations"
     frame="table-scroll search-trials"
-    heads=${[...numbers('#'), ...search.knobs, ...numbers(search.settings.metric, 'step'), 'state', 'reason']}
+    heads=${[...makeNumberHeads('#'), ...search.knobs, ...makeNumberHeads(search.settings.metric, 'step'), 'state', 'reason']}
   >
     <tbody>
       ${search.trials.map(

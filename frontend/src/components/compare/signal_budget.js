@@ -13,14 +13,14 @@ const OF_MARKS = 'from recorded completions';
 
 /** @param {{runs: Api.RunItem[]}} props */
 export function SignalBudgets({ runs }) {
-  const shown = runs.slice(0, MAX_RUNS);
-  const answer = useGet('/signal-budget', { runs: shown.map(({ id }) => id).join() });
+  const shownRuns = runs.slice(0, MAX_RUNS);
+  const resource = useGet('/signal-budget', { runs: shownRuns.map(({ id }) => id).join() });
   const [unit, choose] = useState(/** @type {Unit} */ ('completions'));
-  const budgets = (answer.data?.items ?? []).filter(({ steps }) => steps);
-  if (answer.error && !answer.data)
-    return html`<p class="quiet" role="alert">Signal budget: ${answer.error.message}</p>`;
+  const budgets = (resource.data?.items ?? []).filter(({ steps }) => steps);
+  if (resource.error && !resource.data)
+    return html`<p class="quiet" role="alert">Signal budget: ${resource.error.message}</p>`;
   if (!budgets.length) return null;
-  const names = new Map(shown.map((run) => [run.id, runTitle(run)]));
+  const names = new Map(shownRuns.map((run) => [run.id, runTitle(run)]));
   const parts = [...new Set(budgets.flatMap((budget) => budget.parts))];
   return html`<section class="card section run-part" aria-labelledby="compare-budgets">
     <div class="toolbar">

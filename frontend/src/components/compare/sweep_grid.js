@@ -2,12 +2,12 @@
  * A sweep of two knobs as a grid, shaded by the mean of a metric for each pair of values. It fills while runs train.
  */
 import { html } from '../../dom.js';
-import { aboutMetric } from '../../app/state.js';
-import { cellsOf, gridOf } from '../../lib/runs/cells.js';
+import { findMetricInfo } from '../../app/state.js';
+import { makeCells, makeGrid } from '../../lib/runs/cells.js';
 import { formatField } from '../../lib/runs/config.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { Select } from '../shared/marks.js';
-import { Heads, numbers } from '../shared/data_table.js';
+import { Heads, makeNumberHeads } from '../shared/data_table.js';
 import { SeedLinks } from './tables.js';
 
 /** @typedef {import('../../lib/runs/cells.js').Cell} Cell */
@@ -21,25 +21,25 @@ const DEFAULT_METRICS = ['eval/accuracy', 'reward/mean'];
  *   `metric`: the chosen one; if it is empty, held-out accuracy, else the reward
  */
 export function SweepGrid({ groups, available, metric, onMetric }) {
-  const shown = available.includes(metric)
+  const shownMetric = available.includes(metric)
     ? metric
     : (DEFAULT_METRICS.find((name) => available.includes(name)) ?? available[0]);
-  const better = aboutMetric(shown ?? '')?.better;
-  const grid = gridOf(cellsOf(groups, shown ?? '', better));
+  const better = findMetricInfo(shownMetric ?? '')?.better;
+  const grid = makeGrid(makeCells(groups, shownMetric ?? '', better));
   if (!grid) return null;
   const runs = groups.flatMap(({ runs: inside }) => inside);
-  const done = runs.filter(({ status }) => status === 'finished').length;
+  const finishedCount = runs.filter(({ status }) => status === 'finished').length;
   return html`<section class="section" aria-labelledby="compare-grid">
     <div class="section-head">
       <h2 id="compare-grid">Grid of the sweep</h2>
       <span class="faint">
         mean over seeds of the last value; a stronger colour is ${better ? 'better' : 'higher'};${' '}
-        ${done} of ${plural(runs.length, 'run')} finished
+        ${finishedCount} of ${plural(runs.length, 'run')} finished
       </span>
       <span class="spacer"></span>
       ${
         available.length > 0 &&
-        html`<${Select} label="metric" value=${shown} options=${available} onChange=${onMetric} />`
+        html`<${Select} label="metric" value=${shownMetric} options=${available} onChange=${onMetric} />`
       }
     </div>
     <div class="card table-scroll" tabindex="0" role="group" aria-label="Grid of the sweep">
@@ -52,9 +52,9 @@ export function SweepGrid({ groups, available, metric, onMetric }) {
 function GridTable({ rows, columns, cells }) {
   return html`<table class="table cell-grid">
     <${Heads}
-      of=${[
+      heads=${[
         { title: html`<code>${rows.path}</code> \\ <code>${columns.path}</code>` },
-        ...numbers(...columns.values.map(formatField)),
+        ...makeNumberHeads(...columns.values.map(formatField)),
       ]}
     />
     <tbody>

@@ -33,7 +33,7 @@ function SeedLink(/** @type {{run: Api.RunItem}} */ { run }) {
 
 /**
  * The number of runs of a variant with each verdict.
- * @param {{counts: ReturnType<typeof import('../../lib/runs/summary.js').verdictCounts>}} props
+ * @param {{counts: ReturnType<typeof import('../../lib/runs/summary.js').countVerdicts>}} props
  */
 export function Verdicts({ counts }) {
   if (!counts.length) return html`<span class="faint">–</span>`;

@@ -1,7 +1,7 @@
 /** Saved views of comparisons, which store the complete address under a name, with fixed runs or a query for runs. */
 import { html, useState } from '../../dom.js';
 import { currentAddress } from '../../app/router.js';
-import { viewOfComparison } from '../../lib/runs/views.js';
+import { makeComparisonView } from '../../lib/runs/views.js';
 import { plural } from '../../lib/text/format.js';
 import { ViewsMenu } from '../shared/views.js';
 
@@ -10,18 +10,18 @@ import { ViewsMenu } from '../shared/views.js';
  *   `runs` that are compared; `names` of the page's parameters
  */
 export function ComparisonViews({ view, experiment, runs, names }) {
-  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
-  const query = (typed ?? (experiment || view.runs?.length ? '' : view.query)).trim();
-  const fixed = experiment ? 'all runs of this experiment' : `these ${plural(runs.length, 'run')}`;
-  return html`<${ViewsMenu} view=${viewOfComparison(currentAddress.value.search, names, { query, experiment, runs })}>
+  const [typedQuery, setTypedQuery] = useState(/** @type {string | null} */ (null));
+  const query = (typedQuery ?? (experiment || view.runs?.length ? '' : view.query)).trim();
+  const fixedRunsText = experiment ? 'all runs of this experiment' : `these ${plural(runs.length, 'run')}`;
+  return html`<${ViewsMenu} view=${makeComparisonView(currentAddress.value.search, names, { query, experiment, runs })}>
     <label class="view-query">
-      Runs that match a query when the view is opened; empty: ${fixed}
+      Runs that match a query when the view is opened; empty: ${fixedRunsText}
       <input
         class="field wide"
         placeholder="e.g. preset = dapo and created > -7d"
         maxlength="2000"
-        value=${typed ?? query}
-        onInput=${(event) => setTyped(event.target.value)}
+        value=${typedQuery ?? query}
+        onInput=${(event) => setTypedQuery(event.target.value)}
       />
     </label>
   <//>`;

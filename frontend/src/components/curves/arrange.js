@@ -1,34 +1,34 @@
 /** Custom order and sizes of panels, by pointer and by keys. Both are stored in the address. */
 import { html, useRef } from '../../dom.js';
-import { MAX_SIZE, sizeOf, tunedTo } from './tuning.js';
+import { MAX_SIZE, findSize, changeTuning } from './tuning.js';
 import { lookup } from '../../lib/lookup.js';
 
 /**
  * Returns the metrics in the chosen order. Metrics that were never moved keep their positions.
  * @param {string[]} metrics @param {string[]} order
  */
-export function ordered(metrics, order) {
+export function orderMetrics(metrics, order) {
   const rank = new Map(order.map((metric, i) => [metric, i]));
-  const moved = metrics.filter((metric) => rank.has(metric));
-  const sorted = [...moved].sort((a, b) => Number(rank.get(a)) - Number(rank.get(b)));
-  return metrics.map((metric) => (rank.has(metric) ? String(sorted.shift()) : metric));
+  const movedMetrics = metrics.filter((metric) => rank.has(metric));
+  const sortedMetrics = [...movedMetrics].sort((a, b) => Number(rank.get(a)) - Number(rank.get(b)));
+  return metrics.map((metric) => (rank.has(metric) ? String(sortedMetrics.shift()) : metric));
 }
 
 /**
  * Returns the order of a row of panels after one panel was moved.
- * @param {string[]} metrics as shown @param {string} metric @param {number} to its new index
+ * @param {string[]} metrics as shown @param {string} metric @param {number} newIndex its new index
  */
-export function moved(metrics, metric, to) {
+export function moveMetric(metrics, metric, newIndex) {
   const remainingMetrics = metrics.filter((name) => name !== metric);
-  const at = Math.max(0, Math.min(remainingMetrics.length, to));
-  return [...remainingMetrics.slice(0, at), metric, ...remainingMetrics.slice(at)];
+  const index = Math.max(0, Math.min(remainingMetrics.length, newIndex));
+  return [...remainingMetrics.slice(0, index), metric, ...remainingMetrics.slice(index)];
 }
 
 /**
  * Returns the order of all panels after the order of one row has changed.
  * @param {string[]} order @param {string[]} row
  */
-export const merged = (order, row) => [...order.filter((metric) => !row.includes(metric)), ...row];
+export const mergeOrder = (order, row) => [...order.filter((metric) => !row.includes(metric)), ...row];
 
 const DRAG_TYPE = 'application/x-grpolab-panel';
 
@@ -39,9 +39,9 @@ const DRAG_TYPE = 'application/x-grpolab-panel';
  *   onMove: (by: number) => void}} props
  */
 export function Handle({ metric, tune, onTune, onMove }) {
-  const [wide, tall] = sizeOf(tune, metric);
+  const [wide, tall] = findSize(tune, metric);
   const resize = (/** @type {number} */ columns, /** @type {number} */ rows) =>
-    onTune({ tune: resized(tune, metric, wide + columns, tall + rows) });
+    onTune({ tune: resizePanel(tune, metric, wide + columns, tall + rows) });
   const press = (/** @type {KeyboardEvent} */ event) => {
     const step = lookup(ARROWS, event.key);
     if (!step) return;
@@ -72,10 +72,10 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
  * @param {import('./tuning.js').Tunings | undefined} tune @param {string} metric
  * @param {number} wide @param {number} tall
  */
-function resized(tune, metric, wide, tall) {
-  const within = (/** @type {number} */ size) => Math.max(1, Math.min(MAX_SIZE, Math.round(size)));
-  const size = /** @type {[number, number]} */ ([within(wide), within(tall)]);
-  return tunedTo(tune, metric, { size: size.join() === '1,1' ? undefined : size });
+function resizePanel(tune, metric, wide, tall) {
+  const clampSize = (/** @type {number} */ size) => Math.max(1, Math.min(MAX_SIZE, Math.round(size)));
+  const size = /** @type {[number, number]} */ ([clampSize(wide), clampSize(tall)]);
+  return changeTuning(tune, metric, { size: size.join() === '1,1' ? undefined : size });
 }
 
 /** Returns the handlers of an element on which a panel can be dropped. @param {(metric: string) => void} onDrop */
@@ -101,12 +101,12 @@ export function Corner({ metric, tune, onTune }) {
     const corner = element.current;
     const panel = corner?.closest('.panel');
     if (!corner || !panel || downEvent.button !== 0) return;
-    const [wide, tall] = sizeOf(tune, metric);
+    const [wide, tall] = findSize(tune, metric);
     const { width, height } = panel.getBoundingClientRect();
     const move = (/** @type {PointerEvent} */ event) => {
       const columns = (event.clientX - downEvent.clientX) / (width / wide);
       const rows = (event.clientY - downEvent.clientY) / (height / tall);
-      onTune({ tune: resized(tune, metric, wide + columns, tall + rows) });
+      onTune({ tune: resizePanel(tune, metric, wide + columns, tall + rows) });
     };
     corner.setPointerCapture(downEvent.pointerId);
     corner.addEventListener('pointermove', move);

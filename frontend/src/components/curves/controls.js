@@ -12,13 +12,13 @@ import { TypedSearch } from '../shared/typed_search.js';
  * Returns the codec of the x axis, which is a kind of axis or a metric.
  * @returns {import('../../lib/url.js').Codec<string>}
  */
-function axis() {
+function makeAxis() {
   return { initial: 'step', read: (t) => t || undefined, write: (v) => v };
 }
 
 /** Parameters in the address of pages with curves. */
 export const CURVE_SPEC = {
-  x: axis(),
+  x: makeAxis(),
   smoothing: number(0, { min: 0, max: 0.999 }),
   log: list([]),
   zoom: range(),
@@ -32,7 +32,7 @@ export const CURVE_SPEC = {
   order: list([]),
 };
 
-const X = [
+const X_CHOICES = [
   { value: 'step', label: 'step' },
   { value: 'wall', label: 'time' },
   { value: 'tokens', label: 'tokens' },
@@ -46,7 +46,7 @@ export const SMOOTHING = [
 const SETTLED_MS = 150;
 
 /** @param {string[]} log @param {'x'|'y'} axis */
-const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axis) : [...log, axis].sort());
+const toggleAxis = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axis) : [...log, axis].sort());
 
 /** @typedef {import('../../lib/url.js').Values<typeof CURVE_SPEC>} CurveView */
 
@@ -90,10 +90,10 @@ export function CurveToolbar({ view, change, available, onsets = false, first, d
   </div>`;
 }
 
-/** @param {{q: string, onChange: (q: string) => void}} props */
-export const MetricSearch = ({ q, onChange }) => html`<label class="search metric-search">
+/** @param {{query: string, onChange: (q: string) => void}} props */
+export const MetricSearch = ({ query, onChange }) => html`<label class="search metric-search">
   <${Icon} name="search" />
-  <${TypedSearch} value=${q} onChange=${onChange} placeholder="Search metrics" />
+  <${TypedSearch} value=${query} onChange=${onChange} placeholder="Search metrics" />
 </label>`;
 
 /** @param {{x: string, available: string[], onChange: (x: string) => void}} props */
@@ -114,7 +114,7 @@ function XAxis({ x, available, onChange }) {
       value=${x}
       onChange=${(/** @type {any} */ event) => onChange(event.target.value)}
     >
-      ${X.map(({ value, label }) => option(value, label))}
+      ${X_CHOICES.map(({ value, label }) => option(value, label))}
       <optgroup label="over a metric">${metrics.map((metric) => option(metric))}</optgroup>
     </select>
   </label>`;
@@ -125,27 +125,27 @@ function XAxis({ x, available, onChange }) {
  * @param {{value: number, onChange: (smoothing: number) => void}} props
  */
 export function SmoothingSlider({ value, onChange }) {
-  const [moved, setMoved] = useState(/** @type {number | null} */ (null));
+  const [movedValue, setMovedValue] = useState(/** @type {number | null} */ (null));
   const timer = useRef(0);
   useEffect(() => () => clearTimeout(timer.current), []);
   useEffect(() => {
-    if (moved === value) setMoved(null); // a later move is handled separately
-  }, [value, moved]);
-  const shown = moved ?? value;
-  const word = shown ? String(shown) : 'off';
+    if (movedValue === value) setMovedValue(null); // a later move is handled separately
+  }, [value, movedValue]);
+  const shownValue = movedValue ?? value;
+  const word = shownValue ? String(shownValue) : 'off';
   const move = (/** @type {any} */ { target }) => {
     const next = SMOOTHING[Number(target.value)];
-    setMoved(next);
+    setMovedValue(next);
     clearTimeout(timer.current);
     timer.current = setTimeout(() => onChange(next), SETTLED_MS);
   };
-  return html`<label class=${`smoothing${shown > 0 ? ' is-smoothed' : ''}`}>
+  return html`<label class=${`smoothing${shownValue > 0 ? ' is-smoothed' : ''}`}>
     <span>smoothing</span>
     <input
       type="range"
       min="0"
       max=${SMOOTHING.length - 1}
-      value=${nearestStop(shown)}
+      value=${findNearestStop(shownValue)}
       aria-valuetext=${word}
       title="Exponential moving average of the recorded values"
       onInput=${move}
@@ -158,38 +158,39 @@ export function SmoothingSlider({ value, onChange }) {
  * Returns the index of the stop nearest to a smoothing, because an address may have a value between two stops.
  * @param {number} smoothing
  */
-const nearestStop = (smoothing) =>
+const findNearestStop = (smoothing) =>
   SMOOTHING.reduce(
-    (best, stop, at) => (Math.abs(stop - smoothing) < Math.abs(SMOOTHING[best] - smoothing) ? at : best),
+    (bestIndex, stop, index) =>
+      Math.abs(stop - smoothing) < Math.abs(SMOOTHING[bestIndex] - smoothing) ? index : bestIndex,
     0,
   );
 
-/** A menu row with a checkbox. @param {{on: boolean, onChange: () => void, title?: string, children?: any}} props */
-export const Switch = ({ on, onChange, title, children }) => html`<label class="menu-item" title=${title}>
-  <input type="checkbox" checked=${on} onChange=${onChange} /> ${children}
+/** A menu row with a checkbox. @param {{isOn: boolean, onChange: () => void, title?: string, children?: any}} props */
+export const Switch = ({ isOn, onChange, title, children }) => html`<label class="menu-item" title=${title}>
+  <input type="checkbox" checked=${isOn} onChange=${onChange} /> ${children}
 </label>`;
 
 /** @param {{view: CurveView, change: (changes: object) => void, onsets: boolean, children?: any}} props */
 function Display({ view, change, onsets, children }) {
   const flip = (/** @type {'outliers' | 'values' | 'counts' | 'onsets'} */ name) => () =>
     change({ [name]: !view[name] });
-  const flipLog = (/** @type {'x' | 'y'} */ name) => () => change({ log: toggled(view.log, name) });
+  const flipLog = (/** @type {'x' | 'y'} */ name) => () => change({ log: toggleAxis(view.log, name) });
   return html`<div class="display-menu">
     ${children}
-    <${Switch} on=${view.log.includes('y')} onChange=${flipLog('y')}>logarithmic y axes<//>
-    <${Switch} on=${view.log.includes('x')} onChange=${flipLog('x')}>logarithmic x axes<//>
+    <${Switch} isOn=${view.log.includes('y')} onChange=${flipLog('y')}>logarithmic y axes<//>
+    <${Switch} isOn=${view.log.includes('x')} onChange=${flipLog('x')}>logarithmic x axes<//>
     <${Switch}
-      on=${view.outliers}
+      isOn=${view.outliers}
       onChange=${flip('outliers')}
       title="Without, each chart says how many values lie outside"
     >
       outliers stretch the y axes
     <//>
-    <${Switch} on=${view.values} onChange=${flip('values')} title="At the pinned position, else at the end (t)">
+    <${Switch} isOn=${view.values} onChange=${flip('values')} title="At the pinned position, else at the end (t)">
       values below each chart
     <//>
     <${Switch}
-      on=${view.counts}
+      isOn=${view.counts}
       onChange=${flip('counts')}
       title="Runs, seeds, points drawn of those recorded, smoothing, healthy range"
     >
@@ -197,7 +198,7 @@ function Display({ view, change, onsets, children }) {
     <//>
     ${
       onsets &&
-      html`<${Switch} on=${view.onsets} onChange=${flip('onsets')} title="Where the diagnosis sees the goal begin to fall">
+      html`<${Switch} isOn=${view.onsets} onChange=${flip('onsets')} title="Where the diagnosis sees the goal begin to fall">
         onsets
       <//>`
     }
@@ -208,8 +209,8 @@ function Display({ view, change, onsets, children }) {
  * Returns the keyboard shortcuts for the controls.
  * @param {CurveView} view @param {(changes: object) => void} change
  */
-export const curveKeys = (view, change) => ({
+export const makeCurveKeys = (view, change) => ({
   s: { label: 'smoothing 0.6 / off', run: () => change({ smoothing: view.smoothing ? 0 : 0.6 }) },
   t: { label: 'values below each chart', run: () => change({ values: !view.values }) },
-  l: { label: 'logarithmic y axis', run: () => change({ log: toggled(view.log, 'y') }) },
+  l: { label: 'logarithmic y axis', run: () => change({ log: toggleAxis(view.log, 'y') }) },
 });

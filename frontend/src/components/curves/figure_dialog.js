@@ -2,12 +2,12 @@
 import { html, signal, useEffect, useRef, useState } from '../../dom.js';
 import { say, sayError } from '../../app/state.js';
 import { downloadBlob, fileName } from '../../app/actions.js';
-import { rangeSeen } from '../../charts/draw.js';
-import { figureOf, keyOf } from '../../charts/figure.js';
+import { readShownRange } from '../../charts/draw.js';
+import { makeFigure, seriesKey } from '../../charts/figure.js';
 import { FONTS, ONE_COLUMN, PAPER_THEME, WIDTHS, isDrawable } from '../../charts/paper.js';
-import { fileOf, pageOf, svgBlob } from '../../charts/picture.js';
+import { makeFile, drawPage, makeSvgBlob } from '../../charts/picture.js';
 import { curvesAsCsv } from '../../lib/reading.js';
-import { plural, someOf } from '../../lib/text/format.js';
+import { plural, listSome } from '../../lib/text/format.js';
 import { Segments, Select } from '../shared/marks.js';
 import { Dialog } from '../shared/overlay.js';
 import { loadPanel } from './loaded.js';
@@ -50,26 +50,26 @@ export function FigureOnDemand(props) {
 
 /** @param {Page & {metrics: string[], metric: string}} props */
 function FigureDialog({ metrics, metric, ...page }) {
-  const [chosen, setChosen] = useState(metric ? [metric] : metrics.slice(0, MAX_PANELS));
-  const [paper, setPaper] = useState(/** @type {Paper} */ ({ ...ONE_COLUMN, ...sizeFor(chosen.length) }));
-  const set = (/** @type {Partial<Paper>} */ changes) => setPaper({ ...paper, ...changes });
+  const [chosenMetrics, setChosenMetrics] = useState(metric ? [metric] : metrics.slice(0, MAX_PANELS));
+  const [paper, setPaper] = useState(/** @type {Paper} */ ({ ...ONE_COLUMN, ...chooseSize(chosenMetrics.length) }));
+  const changePaper = (/** @type {Partial<Paper>} */ changes) => setPaper({ ...paper, ...changes });
   const choose = (/** @type {string[]} */ next) => {
-    setChosen(next);
-    if (next.length > 1 !== chosen.length > 1) set(sizeFor(next.length));
+    setChosenMetrics(next);
+    if (next.length > 1 !== chosenMetrics.length > 1) changePaper(chooseSize(next.length));
   };
   const hasOnsets = page.view.onsets !== false && page.onsets !== undefined && page.onsets.length > 0;
-  const { drawn, error } = useDrawn(chosen, paper, page);
+  const { drawn, error } = useDrawn(chosenMetrics, paper, page);
   const [isSaving, setSaving] = useState(false);
   const close = () => {
     askedFigure.value = null;
   };
-  const name = chosen.length === 1 ? fileName(chosen[0]) : 'figure';
+  const name = chosenMetrics.length === 1 ? fileName(chosenMetrics[0]) : 'figure';
   const save = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     if (!drawn) return;
     setSaving(true);
     try {
-      downloadBlob(await fileOf(drawn.page, paper.format), `${name}.${paper.format}`);
+      downloadBlob(await makeFile(drawn.page, paper.format), `${name}.${paper.format}`);
       say(`${name}.${paper.format} saved`);
     } catch (failure) {
       sayError(failure);
@@ -85,44 +85,44 @@ function FigureDialog({ metrics, metric, ...page }) {
           label="Format"
           value=${paper.format}
           options=${['pdf', 'svg', 'png'].map((value) => ({ value, label: value.toUpperCase() }))}
-          onChange=${(/** @type {Paper['format']} */ format) => set({ format })}
+          onChange=${(/** @type {Paper['format']} */ format) => changePaper({ format })}
         />
-        <${Size} paper=${paper} set=${set} />
+        <${Size} paper=${paper} onChange=${changePaper} />
         ${
-          chosen.length > 1 &&
+          chosenMetrics.length > 1 &&
           html`<${Select}
             label="charts in a row"
             value=${String(paper.columns)}
             options=${['1', '2', '3', '4']}
-            onChange=${(/** @type {string} */ columns) => set({ columns: Number(columns) })}
+            onChange=${(/** @type {string} */ columns) => changePaper({ columns: Number(columns) })}
           />`
         }
         <${Select}
           label="font"
           value=${paper.family}
           options=${FAMILIES}
-          onChange=${(/** @type {string} */ family) => set({ family })}
+          onChange=${(/** @type {string} */ family) => changePaper({ family })}
         />
         <${Select}
           label="ground"
           value=${paper.ground}
           options=${['white', 'transparent']}
-          onChange=${(/** @type {Paper['ground']} */ ground) => set({ ground })}
+          onChange=${(/** @type {Paper['ground']} */ ground) => changePaper({ ground })}
         />
         <label class="check">
-          <input type="checkbox" checked=${paper.legend} onChange=${() => set({ legend: !paper.legend })} /> legend
+          <input type="checkbox" checked=${paper.legend} onChange=${() => changePaper({ legend: !paper.legend })} /> legend
         </label>
         ${
           hasOnsets &&
           html`<label class="check">
-            <input type="checkbox" checked=${paper.onsets} onChange=${() => set({ onsets: !paper.onsets })} /> onsets
+            <input type="checkbox" checked=${paper.onsets} onChange=${() => changePaper({ onsets: !paper.onsets })} /> onsets
           </label>`
         }
       </div>
-      ${metrics.length > 1 && html`<${Charts} metrics=${metrics} chosen=${chosen} onChoose=${choose} />`}
+      ${metrics.length > 1 && html`<${Charts} metrics=${metrics} chosenMetrics=${chosenMetrics} onChoose=${choose} />`}
       <${Preview} page=${drawn?.page} error=${error} />
       <p class="faint">
-        ${drawn && captionOf(drawn.panels)}
+        ${drawn && makeCaption(drawn.panels)}
         ${
           paper.format === 'pdf' &&
           ` The PDF names the standard font ${paper.family}, which every reader has, and does not embed it.`
@@ -144,26 +144,26 @@ function FigureDialog({ metrics, metric, ...page }) {
  * Returns the width and the number of charts per row for a number of charts.
  * @param {number} count @returns {Partial<Paper>}
  */
-const sizeFor = (count) => ({ columns: count > 1 ? 3 : 1, width: count > 1 ? 174 : 84, unit: 'mm' });
+const chooseSize = (count) => ({ columns: count > 1 ? 3 : 1, width: count > 1 ? 174 : 84, unit: 'mm' });
 
 /**
  * The choice of the figure's charts from those on the page. At least one is always chosen.
- * @param {{metrics: string[], chosen: string[], onChoose: (metrics: string[]) => void}} props
+ * @param {{metrics: string[], chosenMetrics: string[], onChoose: (metrics: string[]) => void}} props
  */
-function Charts({ metrics, chosen, onChoose }) {
+function Charts({ metrics, chosenMetrics, onChoose }) {
   const flip = (/** @type {string} */ metric) =>
-    onChoose(metrics.filter((name) => (name === metric) !== chosen.includes(name)));
+    onChoose(metrics.filter((name) => (name === metric) !== chosenMetrics.includes(name)));
   return html`<details class="figure-charts">
-    <summary>${`${chosen.length} of ${plural(metrics.length, 'chart')}: ${someOf(chosen, 3)}`}</summary>
+    <summary>${`${chosenMetrics.length} of ${plural(metrics.length, 'chart')}: ${listSome(chosenMetrics, 3)}`}</summary>
     <div>
       ${metrics.map((metric) => {
-        const isIn = chosen.includes(metric);
+        const isChosen = chosenMetrics.includes(metric);
         return html`<div class="figure-chart" key=${metric}>
           <label class="check">
             <input
               type="checkbox"
-              checked=${isIn}
-              disabled=${isIn ? chosen.length === 1 : chosen.length >= MAX_PANELS}
+              checked=${isChosen}
+              disabled=${isChosen ? chosenMetrics.length === 1 : chosenMetrics.length >= MAX_PANELS}
               onChange=${() => flip(metric)}
             />
             ${metric}
@@ -183,14 +183,14 @@ function Charts({ metrics, chosen, onChoose }) {
 }
 
 /** Returns a sentence for the caption about the lines. @param {Loaded[]} panels */
-function captionOf(panels) {
+function makeCaption(panels) {
   const texts = panels.map(({ notes }) => notes.map(({ text }) => text));
-  const shared = texts[0].filter((text) => texts.every((other) => other.includes(text)));
-  return shared.length ? `For the caption: ${shared.join(', ')}.` : '';
+  const sharedTexts = texts[0].filter((text) => texts.every((other) => other.includes(text)));
+  return sharedTexts.length ? `For the caption: ${sharedTexts.join(', ')}.` : '';
 }
 
-/** @param {{paper: Paper, set: (changes: Partial<Paper>) => void}} props */
-function Size({ paper, set }) {
+/** @param {{paper: Paper, onChange: (changes: Partial<Paper>) => void}} props */
+function Size({ paper, onChange }) {
   const usual = paper.unit === 'mm' && COLUMNS.some(({ value }) => value === String(paper.width));
   const limits = WIDTHS[paper.unit];
   return html`
@@ -198,7 +198,7 @@ function Size({ paper, set }) {
       label="width"
       value=${usual ? String(paper.width) : ''}
       options=${[...COLUMNS, { value: '', label: 'other' }]}
-      onChange=${(/** @type {string} */ width) => (width ? set({ width: Number(width), unit: 'mm' }) : set({ width: 100 }))}
+      onChange=${(/** @type {string} */ width) => (width ? onChange({ width: Number(width), unit: 'mm' }) : onChange({ width: 100 }))}
     />
     <span class="figure-width">
       <input
@@ -209,7 +209,7 @@ function Size({ paper, set }) {
         min=${limits.min}
         max=${limits.max}
         value=${paper.width}
-        onInput=${(/** @type {any} */ event) => set({ width: event.target.valueAsNumber })}
+        onInput=${(/** @type {any} */ event) => onChange({ width: event.target.valueAsNumber })}
       />
       <${Segments}
         label="Unit"
@@ -217,7 +217,7 @@ function Size({ paper, set }) {
         options=${[{ value: 'mm', label: 'mm' }, { value: 'in', label: 'in' }]}
         onChange=${(/** @type {'mm' | 'in'} */ unit) =>
           unit !== paper.unit &&
-          set({ unit, width: Number((unit === 'in' ? paper.width / 25.4 : paper.width * 25.4).toFixed(2)) })}
+          onChange({ unit, width: Number((unit === 'in' ? paper.width / 25.4 : paper.width * 25.4).toFixed(2)) })}
       />
     </span>
     <label class="select">
@@ -229,7 +229,7 @@ function Size({ paper, set }) {
         min=${FONTS.min}
         max=${FONTS.max}
         value=${paper.font}
-        onInput=${(/** @type {any} */ event) => set({ font: event.target.valueAsNumber })}
+        onInput=${(/** @type {any} */ event) => onChange({ font: event.target.valueAsNumber })}
       />
       <span>pt</span>
     </label>
@@ -259,15 +259,15 @@ function useDrawn(metrics, paper, page) {
         if (panels.current.key !== key)
           panels.current = {
             key,
-            loading: Promise.all(metrics.map((metric) => loadPanel(metric, inPrint(page), POINTS))),
+            loading: Promise.all(metrics.map((metric) => loadPanel(metric, makePrintPage(page), POINTS))),
           };
-        const loaded = await panels.current.loading;
-        const drawn = await pageOf(
-          loaded.map((panel) => drawingOf(panel, page, paper)),
-          legendOf(loaded),
+        const loadedPanels = await panels.current.loading;
+        const drawnPage = await drawPage(
+          loadedPanels.map((panel) => makeDrawing(panel, page, paper)),
+          makeLegend(loadedPanels),
           paper,
         );
-        if (isWanted) setState({ drawn: { page: drawn, panels: loaded }, error: null });
+        if (isWanted) setState({ drawn: { page: drawnPage, panels: loadedPanels }, error: null });
       } catch (error) {
         panels.current.key = '';
         if (isWanted) setState({ drawn: null, error: /** @type {Error} */ (error) });
@@ -282,24 +282,24 @@ function useDrawn(metrics, paper, page) {
 }
 
 /** Returns the page with the colours for paper. @param {Page} page */
-const inPrint = (page) => ({
+const makePrintPage = (page) => ({
   ...page,
   looks: new Map([...page.looks].map(([key, look]) => [key, { ...look, colour: look.print }])),
 });
 
 /** @param {Loaded} panel @param {Page} page @param {Paper} paper @returns {import('../../charts/picture.js').Drawing} */
-function drawingOf({ metric, view, shown, lines }, { onsets }, paper) {
-  const seen = document.querySelector(`.panel[data-metric=${CSS.escape(metric)}] .panel-plot`);
+function makeDrawing({ metric, view, shown, lines }, { onsets }, paper) {
+  const shownPlot = document.querySelector(`.panel[data-metric=${CSS.escape(metric)}] .panel-plot`);
   const isAsSeen = view.yRange || view.outliers === false;
   return {
-    figure: figureOf(lines, {
+    figure: makeFigure(lines, {
       ...shown,
       theme: PAPER_THEME,
       titled: true,
       onsets: view.onsets === false || !paper.onsets ? [] : onsets,
     }),
     unit: shown.unit ?? '',
-    yRange: isAsSeen ? rangeSeen(/** @type {HTMLElement | null} */ (seen)) : null,
+    yRange: isAsSeen ? readShownRange(/** @type {HTMLElement | null} */ (shownPlot)) : null,
   };
 }
 
@@ -307,9 +307,9 @@ function drawingOf({ metric, view, shown, lines }, { onsets }, paper) {
  * Returns each line of the charts once.
  * @param {Loaded[]} panels @returns {import('../../charts/picture.js').Entry[]}
  */
-function legendOf(panels) {
+function makeLegend(panels) {
   const lines = panels.flatMap((panel) => panel.lines).filter(({ role = 'main' }) => role === 'main');
-  return [...new Map(lines.map((line) => [line.key ?? keyOf(line.series), line])).values()];
+  return [...new Map(lines.map((line) => [line.key ?? seriesKey(line.series), line])).values()];
 }
 
 /** @param {{page: SVGSVGElement | undefined, error: Error | null}} props */
@@ -317,7 +317,7 @@ function Preview({ page, error }) {
   const [address, setAddress] = useState('');
   useEffect(() => {
     if (!page) return undefined;
-    const url = URL.createObjectURL(svgBlob(page));
+    const url = URL.createObjectURL(makeSvgBlob(page));
     setAddress(url);
     return () => URL.revokeObjectURL(url);
   }, [page]);

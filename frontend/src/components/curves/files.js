@@ -1,10 +1,10 @@
 /** Saves a panel as files: a picture, its curves or its figure. */
 import { theme as shade } from '../../app/state.js';
 import { cursor } from '../../charts/cursor.js';
-import { rangeSeen } from '../../charts/draw.js';
-import { exportOf } from '../../charts/export.js';
-import { figureOf } from '../../charts/figure.js';
-import { chartTheme } from '../../charts/theme.js';
+import { readShownRange } from '../../charts/draw.js';
+import { makeExport } from '../../charts/export.js';
+import { makeFigure } from '../../charts/figure.js';
+import { makeChartTheme } from '../../charts/theme.js';
 import { download, fileName } from '../../app/actions.js';
 import { curvesAsCsv, positionText, readLines } from '../../lib/reading.js';
 import { askedFigure } from './figure_dialog.js';
@@ -17,14 +17,14 @@ import { askedFigure } from './figure_dialog.js';
  *   with their ends, which are in the legend unless a cursor is pinned
  */
 
-/** Returns the visible state of a panel as a self-contained figure. @param {Drawn} drawn */
-export function standing(drawn) {
-  const { view, shown, lines, notes, about, ends, element = null, link = location.href, mostEntries } = drawn;
+/** Returns the visible state of a panel as a self-contained figure. @param {Drawn} chart */
+export function describeChart(chart) {
+  const { view, shown, lines, notes, about, ends, element = null, link = location.href, mostEntries } = chart;
   const cursorNow = cursor.peek();
   const x = cursorNow?.isPinned ? cursorNow.x : null;
-  const theme = chartTheme(shade.peek());
+  const theme = makeChartTheme(shade.peek());
   const { rows } = readLines(x === null && ends ? ends : lines, x ?? Infinity, view.baseline || null);
-  return exportOf(figureOf(lines, { ...shown, theme, titled: true }), {
+  return makeExport(makeFigure(lines, { ...shown, theme, titled: true }), {
     title: shown.metric,
     subtitle: about?.meaning ?? '',
     position: x !== null || ends ? positionText(view.x, x ?? Infinity) : '',
@@ -34,14 +34,14 @@ export function standing(drawn) {
     mostEntries,
     theme,
     background: theme.background,
-    yRange: rangeSeen(element),
+    yRange: readShownRange(element),
     cursorX: x,
   });
 }
 
-/** Returns the files as which a panel can be saved. @param {Drawn} drawn @returns {import('./tools.js').File[]} */
-export function filesOf(drawn) {
-  const { metric } = drawn.shown;
+/** Returns the files as which a panel can be saved. @param {Drawn} chart @returns {import('./tools.js').File[]} */
+export function listFiles(chart) {
+  const { metric } = chart.shown;
   const name = fileName(metric);
   return [
     {
@@ -52,11 +52,11 @@ export function filesOf(drawn) {
     },
     {
       label: 'Curves (CSV)',
-      run: () => download(curvesAsCsv([{ lines: drawn.lines, metric }], drawn.view.x), `${name}.csv`),
+      run: () => download(curvesAsCsv([{ lines: chart.lines, metric }], chart.view.x), `${name}.csv`),
     },
     {
       label: 'Figure (Plotly JSON)',
-      run: () => download(JSON.stringify(standing(drawn)), `${name}.json`, 'application/json'),
+      run: () => download(JSON.stringify(describeChart(chart)), `${name}.json`, 'application/json'),
     },
   ];
 }

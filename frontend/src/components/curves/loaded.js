@@ -1,9 +1,9 @@
 /** Loads panels that are not on the screen with their curves, for files and reports. */
-import { aboutMetric } from '../../app/state.js';
+import { findMetricInfo } from '../../app/state.js';
 import { fetchSeries } from '../../data/series.js';
-import { linesOf, shapeOf, shapeOfEnds } from './lines.js';
-import { notesOf, shownOf } from './shown.js';
-import { viewOf } from './tuning.js';
+import { makeLines, makeShape, makeEndShape } from './lines.js';
+import { makeNotes, makeChartSettings } from './shown.js';
+import { applyTuning } from './tuning.js';
 
 /** @typedef {import('./panel.js').PanelView} PanelView */
 /** @typedef {import('./lines.js').Looks} Looks */
@@ -13,8 +13,8 @@ import { viewOf } from './tuning.js';
  * @param {number} points the maximum per line
  */
 export async function loadPanel(metric, { view: pageView, runs, looks, names }, points) {
-  const view = viewOf(pageView, metric);
-  const shape = shapeOf(view, points);
+  const view = applyTuning(pageView, metric);
+  const shape = makeShape(view, points);
   const single = { ...shape, groupBy: '', band: '' };
   const withSeeds = Boolean(view.groupBy && view.seeds);
   const [main, raw, seeds] = await Promise.all([
@@ -22,10 +22,10 @@ export async function loadPanel(metric, { view: pageView, runs, looks, names }, 
     view.smoothing > 0 ? fetchSeries(metric, runs, { ...shape, smoothing: 0, band: '' }) : [],
     withSeeds ? fetchSeries(metric, runs, single) : [],
   ]);
-  const lines = linesOf({ main, raw, seeds, rawSeeds: [] }, view, looks, names);
-  const about = aboutMetric(metric);
-  const shown = shownOf(metric, view, about);
-  return { metric, view, shown, lines, about, notes: notesOf(main, lines, shown, view, runs.length) };
+  const lines = makeLines({ main, raw, seeds, rawSeeds: [] }, view, looks, names);
+  const about = findMetricInfo(metric);
+  const shown = makeChartSettings(metric, view, about);
+  return { metric, view, shown, lines, about, notes: makeNotes(main, lines, shown, view, runs.length) };
 }
 
 /**
@@ -33,6 +33,6 @@ export async function loadPanel(metric, { view: pageView, runs, looks, names }, 
  * @param {string} metric @param {{view: PanelView, runs: string[], looks: Looks, names: Map<string, string>}} page
  */
 export async function loadEnds(metric, { view, runs, looks, names }) {
-  const main = await fetchSeries(metric, runs, shapeOfEnds(view));
-  return linesOf({ main, raw: [], seeds: [], rawSeeds: [] }, { ...view, smoothing: 0, seeds: false }, looks, names);
+  const main = await fetchSeries(metric, runs, makeEndShape(view));
+  return makeLines({ main, raw: [], seeds: [], rawSeeds: [] }, { ...view, smoothing: 0, seeds: false }, looks, names);
 }

@@ -3,17 +3,17 @@
  * one.
  */
 import { html, useState } from '../../dom.js';
-import { aboutMetric } from '../../app/state.js';
-import { chosenMetrics, keyMetricsOf, withMetrics } from '../../lib/metric_choice.js';
-import { bySection, matching } from '../../lib/metrics.js';
+import { findMetricInfo } from '../../app/state.js';
+import { chooseMetrics, listKeyMetrics, withMetrics } from '../../lib/metric_choice.js';
+import { groupBySection, filterMetrics } from '../../lib/metrics.js';
 import { formatCount } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
 import { Menu } from '../shared/overlay.js';
 
 /**
- * @typedef {{available: string[], chosen: string[], q: string,
+ * @typedef {{available: string[], chosenNames: string[], query: string,
  *   change: (changes: {metrics: string[], q?: string}) => void}} TreeProps
- *   `chosen`: in the format of lib/metric_choice.js; `q`: the search
+ *   `chosenNames`: in the format of lib/metric_choice.js; `query`: the search
  */
 
 /**
@@ -31,35 +31,35 @@ export const MetricTreeMenu = (props) => html`<span class="tree-menu">
 </span>`;
 
 /** @param {TreeProps} props */
-function MetricTree({ available, chosen, q, change }) {
-  const [open, setOpen] = useState(/** @type {Set<string>} */ (new Set()));
-  const matches = matching(available, q);
-  const keys = keyMetricsOf(available);
-  const drawn = new Set(chosenMetrics(available, chosen));
+function MetricTree({ available, chosenNames, query, change }) {
+  const [openSections, setOpenSections] = useState(/** @type {Set<string>} */ (new Set()));
+  const matches = filterMetrics(available, query);
+  const keys = listKeyMetrics(available);
+  const drawnMetrics = new Set(chooseMetrics(available, chosenNames));
   const showOnly = (/** @type {string} */ name) => change({ metrics: [name], q: '' });
-  const set = (/** @type {string[]} */ metrics, /** @type {boolean} */ on) =>
-    change({ metrics: withMetrics(available, chosen, metrics, on) });
+  const showMetrics = (/** @type {string[]} */ metrics, /** @type {boolean} */ isShown) =>
+    change({ metrics: withMetrics(available, chosenNames, metrics, isShown) });
   const fold = (/** @type {string} */ section) => {
-    const next = new Set(open);
+    const next = new Set(openSections);
     if (!next.delete(section)) next.add(section);
-    setOpen(next);
+    setOpenSections(next);
   };
   return html`<div class="metric-tree">
     <div class="tree-row">
-      <button class="tree-name" aria-pressed=${!q && chosen.join() === 'key'} onClick=${() => showOnly('key')}>
+      <button class="tree-name" aria-pressed=${!query && chosenNames.join() === 'key'} onClick=${() => showOnly('key')}>
         key metrics
       </button>
       <span class="faint">${formatCount(keys.length)}</span>
     </div>
     <div class="tree-row">
-      <button class="tree-name" aria-pressed=${!q && chosen.join() === 'all'} onClick=${() => showOnly('all')}>
+      <button class="tree-name" aria-pressed=${!query && chosenNames.join() === 'all'} onClick=${() => showOnly('all')}>
         all metrics
       </button>
       <span class="faint">${formatCount(available.length)}</span>
     </div>
     <ul>
-      ${bySection(matches).map(({ section, metrics }) => {
-        const isOpen = Boolean(q) || open.has(section);
+      ${groupBySection(matches).map(({ section, metrics }) => {
+        const isOpen = Boolean(query) || openSections.has(section);
         return html`<li key=${section}>
           <div class="tree-row">
             <button
@@ -70,7 +70,7 @@ function MetricTree({ available, chosen, q, change }) {
             >
               <${Icon} name=${isOpen ? 'down' : 'right'} size=${12} />
             </button>
-            <${Box} of=${metrics} drawn=${drawn} label=${`Show ${section}`} set=${set} />
+            <${Box} metrics=${metrics} drawnMetrics=${drawnMetrics} label=${`Show ${section}`} onChange=${showMetrics} />
             <button class="tree-name" title=${`Show only ${section}`} onClick=${() => showOnly(section)}>
               <bdi>${section}</bdi>
             </button>
@@ -81,10 +81,10 @@ function MetricTree({ available, chosen, q, change }) {
             html`<ul>
               ${metrics.map(
                 (metric) => html`<li class="tree-row is-leaf" key=${metric}>
-                  <${Box} of=${[metric]} drawn=${drawn} label=${`Show ${metric}`} set=${set} />
+                  <${Box} metrics=${[metric]} drawnMetrics=${drawnMetrics} label=${`Show ${metric}`} onChange=${showMetrics} />
                   <button
                     class="tree-name"
-                    title=${`${metric}: show only this. ${aboutMetric(metric)?.meaning ?? ''}`}
+                    title=${`${metric}: show only this. ${findMetricInfo(metric)?.meaning ?? ''}`}
                     onClick=${() => showOnly(metric)}
                   >
                     <bdi>${metric.startsWith(`${section}/`) ? metric.slice(section.length + 1) : metric}</bdi>
@@ -102,17 +102,18 @@ function MetricTree({ available, chosen, q, change }) {
 
 /**
  * A checkbox for several metrics, half checked if only some of them are drawn.
- * @param {{of: string[], drawn: Set<string>, label: string, set: (metrics: string[], on: boolean) => void}} props
+ * @param {{metrics: string[], drawnMetrics: Set<string>, label: string,
+ *   onChange: (metrics: string[], isShown: boolean) => void}} props
  */
-function Box({ of: metrics, drawn, label, set }) {
-  const count = metrics.filter((metric) => drawn.has(metric)).length;
+function Box({ metrics, drawnMetrics, label, onChange }) {
+  const count = metrics.filter((metric) => drawnMetrics.has(metric)).length;
   return html`<label class="tick">
     <input
       type="checkbox"
       aria-label=${label}
       checked=${count === metrics.length}
       indeterminate=${count > 0 && count < metrics.length}
-      onChange=${() => set(metrics, count < metrics.length)}
+      onChange=${() => onChange(metrics, count < metrics.length)}
     />
   </label>`;
 }

@@ -1,19 +1,19 @@
 /** A panel with one metric of many runs: its title, its curves, and a badge with notes on its data. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
-import { aboutMetric, theme } from '../../app/state.js';
+import { findMetricInfo, theme } from '../../app/state.js';
 import { ApiError } from '../../data/api.js';
-import { mountPanel, rangeSeen } from '../../charts/draw.js';
-import { figureOf, isOutside } from '../../charts/figure.js';
-import { chartTheme } from '../../charts/theme.js';
-import { kindOf } from '../../lib/metrics.js';
+import { mountPanel, readShownRange } from '../../charts/draw.js';
+import { makeFigure, isOutside } from '../../charts/figure.js';
+import { makeChartTheme } from '../../charts/theme.js';
+import { findMetricKind } from '../../lib/metrics.js';
 import { breakdownAddress, isDecomposable } from '../../lib/breakdown.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
-import { notesOf, shownOf } from './shown.js';
-import { filesOf } from './files.js';
+import { makeNotes, makeChartSettings } from './shown.js';
+import { listFiles } from './files.js';
 import { DownloadMenu, SettingsMenu } from './tools.js';
 import { Corner, Handle, dropHandlers } from './arrange.js';
-import { sizeOf, tunedTo, viewOf } from './tuning.js';
+import { findSize, changeTuning, applyTuning } from './tuning.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { useLines } from './lines.js';
 import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
@@ -34,7 +34,7 @@ import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
  * @param {string | null} run @param {number} step @param {string} [metric]
  */
 export const openRollouts = (run, step, metric = '') => {
-  const kind = kindOf(metric);
+  const kind = findMetricKind(metric);
   if (run) navigate(rolloutsAddress(run, { step, kind }));
 };
 
@@ -69,54 +69,59 @@ export function Panel({
 }) {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   const panel = useRef(/** @type {ReturnType<typeof mountPanel> | null} */ (null));
-  const view = viewOf(pageView, metric);
+  const view = applyTuning(pageView, metric);
   const stretch = (/** @type {[number, number] | null} */ y) =>
-    onTune?.({ tune: tunedTo(pageView.tune, metric, { y: y ?? undefined }) });
+    onTune?.({ tune: changeTuning(pageView.tune, metric, { y: y ?? undefined }) });
   const handlers = useRef({ onPoint, onZoom, stretch });
-  const [near, setNear] = useState(false);
+  const [isNear, setIsNear] = useState(false);
   handlers.current = { onPoint, onZoom, stretch };
-  const { main, all } = useLines(metric, runs, view, { enabled: near, points: tall ? 1000 : 500 }, looks, names);
-  const about = aboutMetric(metric);
+  const { main, all } = useLines(metric, runs, view, { enabled: isNear, points: tall ? 1000 : 500 }, looks, names);
+  const metricInfo = findMetricInfo(metric);
   const shade = theme.value;
   const [isOver, setOver] = useState(false);
   const isPinned = usePinnedHere(metric);
 
   useLayoutEffect(() => {
     if (!element.current) return undefined;
-    const mounted = mountPanel(element.current, metric, {
+    const mountedPanel = mountPanel(element.current, metric, {
       onPoint: (run, step, key) => handlers.current.onPoint(run, step, metric, key),
       onZoom: (zoom) => handlers.current.onZoom?.(zoom),
       onRange: (y) => handlers.current.stretch(y),
-      onNear: setNear,
+      onNear: setIsNear,
     });
-    panel.current = mounted;
-    return mounted.dispose;
+    panel.current = mountedPanel;
+    return mountedPanel.dispose;
   }, []);
 
-  const shown = { ...shownOf(metric, view, about), marks, onsets: view.onsets === false ? [] : onsets, titled: tall };
+  const shown = {
+    ...makeChartSettings(metric, view, metricInfo),
+    marks,
+    onsets: view.onsets === false ? [] : onsets,
+    titled: tall,
+  };
   const look = JSON.stringify(all.map(({ name, look: { colour, dash } }) => [name, colour, dash]));
   useEffect(() => {
     if (!main.loaded && !main.error) return;
-    panel.current?.draw(figureOf(main.loaded ? all : [], { ...shown, theme: chartTheme(shade) }));
+    panel.current?.draw(makeFigure(main.loaded ? all : [], { ...shown, theme: makeChartTheme(shade) }));
   }, [
     main.loaded,
     Boolean(main.error),
     look,
     shade,
     JSON.stringify([{ ...view, values: null, counts: null, baseline: null, tune: null, at: null }, marks, onsets]),
-    about,
+    metricInfo,
     ...useIdentity(all.map(({ series }) => series)),
   ]);
 
   const notes = useMemo(
-    () => notesOf(main.series, all, shown, view, runs.length),
-    [...useIdentity(main.series), all.length, runs.length, JSON.stringify(view), about],
+    () => makeNotes(main.series, all, shown, view, runs.length),
+    [...useIdentity(main.series), all.length, runs.length, JSON.stringify(view), metricInfo],
   );
-  const files = filesOf({ view, shown, lines: all, notes, about, element: element.current });
-  const values = { metric, runs, view, looks, names, drawn: all, unit: shown.unit, enabled: near, onBaseline };
-  const hasTable = near && main.loaded && all.length > 0;
+  const files = listFiles({ view, shown, lines: all, notes, about: metricInfo, element: element.current });
+  const values = { metric, runs, view, looks, names, drawn: all, unit: shown.unit, enabled: isNear, onBaseline };
+  const hasTable = isNear && main.loaded && all.length > 0;
   const isBelow = Boolean(view.values || tall);
-  const [wide, high] = tall ? [1, 1] : sizeOf(pageView.tune, metric);
+  const [wide, high] = tall ? [1, 1] : findSize(pageView.tune, metric);
   return html`<section
     class=${`panel card is-wide-${wide} is-high-${high}`}
     ...${onDrop ? dropHandlers(onDrop) : {}}
@@ -126,8 +131,8 @@ export function Panel({
     onMouseLeave=${() => setOver(false)}
   >
     <header class="panel-head">
-      <h3 title=${about?.meaning ?? metric}>
-        <a class="metric-help" href=${about?.name ? `/help/metrics#${about.name}` : '/help/metrics'}>${metric}</a>
+      <h3 title=${metricInfo?.meaning ?? metric}>
+        <a class="metric-help" href=${metricInfo?.name ? `/help/metrics#${metricInfo.name}` : '/help/metrics'}>${metric}</a>
         ${
           shown.unit &&
           html`
@@ -148,7 +153,7 @@ export function Panel({
           html`<${SettingsMenu}
             metric=${metric}
             tune=${pageView.tune}
-            seen=${() => rangeSeen(element.current)}
+            readSeenRange=${() => readShownRange(element.current)}
             notes=${notes}
             change=${onTune}
           />`
@@ -209,7 +214,7 @@ function useIdentity(items) {
 function PanelNote({ main, hasRuns, zoom, onZoom }) {
   if (main.error && !main.loaded)
     return html`<div class="panel-note" role="alert">
-      <span>${inShort(main.error)}</span>
+      <span>${formatError(main.error)}</span>
       <button class="button button-small" onClick=${main.retry}>
         Try again
       </button>
@@ -233,11 +238,11 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
 }
 
 /** Returns one sentence about an error: the message about the metric, else the title. @param {Error} error */
-const inShort = (error) => (error instanceof ApiError ? (error.errors[0]?.message ?? error.title) : error.message);
+const formatError = (error) => (error instanceof ApiError ? (error.errors[0]?.message ?? error.title) : error.message);
 
 /**
  * Unusual properties of a chart. Properties of most charts are shown in its menu and below the enlarged chart.
- * @param {{main: ReturnType<typeof useLines>['main'], notes: ReturnType<typeof notesOf>, warning: string}} props
+ * @param {{main: ReturnType<typeof useLines>['main'], notes: ReturnType<typeof makeNotes>, warning: string}} props
  */
 function Badge({ main: { loaded, error, retry }, notes, warning }) {
   const isStale = error && loaded;

@@ -1,23 +1,23 @@
 /** Many panels in sections, one of which may be enlarged. */
 import { html, useState } from '../../dom.js';
-import { bySection } from '../../lib/metrics.js';
-import { aboutMetric } from '../../app/state.js';
+import { groupBySection } from '../../lib/metrics.js';
+import { findMetricInfo } from '../../app/state.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
-import { merged, moved, ordered } from './arrange.js';
+import { mergeOrder, moveMetric, orderMetrics } from './arrange.js';
 import { FigureOnDemand } from './figure_dialog.js';
 import { Panel } from './panel.js';
 import { pressPinned, usePinnedCursor } from './pinned.js';
 
 /**
- * Panels of these metrics, under headings if `sections` are given. `enlarged` is the metric of the enlarged panel.
+ * Panels of these metrics, under headings if `sections` are given. `enlargedMetric` is that of the enlarged panel.
  * @param {{metrics: string[], runs: string[],
  *   view: import('./panel.js').PanelView & {at: number | null, order?: string[]},
  *   change: (changes: object, options?: object) => void, looks:
  *   Map<string, import('../../lib/colours.js').Look>,
  *   names: Map<string, string>, marks?: {step: number, text: string}[],
  *   onsets?: import('../../lib/runs/verdicts.js').Onset[], sections?: {section: string, metrics:
- *   string[]}[] | boolean | null, enlarged: string, onPoint?: Function,
+ *   string[]}[] | boolean | null, enlargedMetric: string, onPoint?: Function,
  *   warning?: (metric: string) => string}} props `warning`: returns a warning about comparing the curves of a metric
  */
 export function Panels({
@@ -30,21 +30,22 @@ export function Panels({
   marks,
   onsets,
   sections = null,
-  enlarged,
+  enlargedMetric,
   onPoint,
   warning = () => '',
 }) {
   usePinnedCursor(view, change);
   const onBaseline = (/** @type {string} */ baseline) => change({ baseline });
-  const row = (/** @type {string[]} */ unordered) => {
-    const shown = ordered(unordered, view.order ?? []);
-    const move = (/** @type {string} */ metric, /** @type {number} */ to) =>
-      change({ order: merged(view.order ?? [], moved(shown, metric, to)) });
+  const row = (/** @type {string[]} */ rowMetrics) => {
+    const orderedMetrics = orderMetrics(rowMetrics, view.order ?? []);
+    const move = (/** @type {string} */ metric, /** @type {number} */ newIndex) =>
+      change({ order: mergeOrder(view.order ?? [], moveMetric(orderedMetrics, metric, newIndex)) });
     return html`<div class="panels">
-      ${shown.map((metric, at) =>
+      ${orderedMetrics.map((metric, index) =>
         panel(metric, {
-          onMove: (/** @type {number} */ by) => move(metric, at + by),
-          onDrop: (/** @type {string} */ dropped) => shown.includes(dropped) && move(dropped, at),
+          onMove: (/** @type {number} */ offset) => move(metric, index + offset),
+          onDrop: (/** @type {string} */ droppedMetric) =>
+            orderedMetrics.includes(droppedMetric) && move(droppedMetric, index),
           onExpand: () => change({ panel: metric }, { push: true }),
         }),
       )}
@@ -69,15 +70,15 @@ export function Panels({
   return html`
     ${
       sections
-        ? (sections === true ? bySection(metrics) : sections).map(
+        ? (sections === true ? groupBySection(metrics) : sections).map(
             (section) => html`<${Section} key=${section.section} ...${section} row=${row} />`,
           )
         : row(metrics)
     }
     ${
-      enlarged &&
-      html`<${EnlargedPanel} metrics=${metrics} metric=${enlarged} change=${change}>
-        ${panel(enlarged, { key: `${enlarged} enlarged`, tall: true })}
+      enlargedMetric &&
+      html`<${EnlargedPanel} metrics=${metrics} metric=${enlargedMetric} change=${change}>
+        ${panel(enlargedMetric, { key: `${enlargedMetric} enlarged`, tall: true })}
       <//>`
     }
     <${FigureOnDemand}
@@ -93,24 +94,24 @@ export function Panels({
 
 /** @param {{section: string, metrics: string[], row: (metrics: string[]) => any}} props */
 function Section({ section, metrics, row }) {
-  const [open, setOpen] = useState(true);
+  const [isOpen, setIsOpen] = useState(true);
   return html`<section class="panel-section">
     <h2>
-      <button aria-expanded=${open} onClick=${() => setOpen(!open)}>
-        <${Icon} name=${open ? 'down' : 'right'} size=${12} />
+      <button aria-expanded=${isOpen} onClick=${() => setIsOpen(!isOpen)}>
+        <${Icon} name=${isOpen ? 'down' : 'right'} size=${12} />
         ${section}
       </button>
       <span class="faint">${metrics.length}</span>
     </h2>
-    ${open && row(metrics)}
+    ${isOpen && row(metrics)}
   </section>`;
 }
 
 /** @param {{metrics: string[], metric: string, change: (changes: object) => void, children?: any}} props */
 function EnlargedPanel({ metrics, metric, change, children }) {
-  const at = metrics.indexOf(metric);
-  const go = (/** @type {number} */ by) => {
-    if (metrics[at + by]) change({ panel: metrics[at + by] });
+  const index = metrics.indexOf(metric);
+  const go = (/** @type {number} */ offset) => {
+    if (metrics[index + offset]) change({ panel: metrics[index + offset] });
   };
   const keys = (/** @type {KeyboardEvent} */ event) => {
     if (pressPinned(event)) return;
@@ -119,18 +120,18 @@ function EnlargedPanel({ metrics, metric, change, children }) {
   };
   return html`<div onKeyDownCapture=${keys}>
     <${Dialog} title=${metric} wide onClose=${() => change({ panel: '' })}>
-      <p class="quiet">${aboutMetric(metric)?.meaning}</p>
+      <p class="quiet">${findMetricInfo(metric)?.meaning}</p>
       <div class="toolbar enlarged-tools">
-        <button class="button button-small" disabled=${at <= 0} onClick=${() => go(-1)}>
-          <${Icon} name="left" size=${12} /> ${metrics[at - 1] ?? 'first'}
+        <button class="button button-small" disabled=${index <= 0} onClick=${() => go(-1)}>
+          <${Icon} name="left" size=${12} /> ${metrics[index - 1] ?? 'first'}
         </button>
         <span class="spacer"></span>
         <button
           class="button button-small"
-          disabled=${at < 0 || at + 1 >= metrics.length}
+          disabled=${index < 0 || index + 1 >= metrics.length}
           onClick=${() => go(1)}
         >
-          ${metrics[at + 1] ?? 'last'} <${Icon} name="right" size=${12} />
+          ${metrics[index + 1] ?? 'last'} <${Icon} name="right" size=${12} />
         </button>
       </div>
       ${children}

@@ -1,7 +1,7 @@
 /** The pinned cursor of a page, which is stored in its address and moved and released by keys. */
 import { useComputed, useEffect, useSignalEffect, useRef } from '../../dom.js';
 import { useKeys } from '../../app/keys.js';
-import { cursor, free, pin } from '../../charts/cursor.js';
+import { cursor, unpin, pin } from '../../charts/cursor.js';
 import { moveCursor } from '../../charts/crosshair.js';
 import { lookup } from '../../lib/lookup.js';
 
@@ -11,7 +11,7 @@ const WRITTEN_AFTER_MS = 300;
 const KEYS = {
   ArrowLeft: { label: 'pinned cursor to the point before', run: () => moveCursor(-1) },
   ArrowRight: { label: 'pinned cursor to the next point', run: () => moveCursor(1) },
-  Escape: { label: 'release the pinned cursor', run: free },
+  Escape: { label: 'release the pinned cursor', run: unpin },
 };
 
 /**
@@ -32,33 +32,33 @@ export function pressPinned(event) {
  * @param {{at: number | null}} view @param {(changes: {at: number | null}) => void} change
  */
 export function usePinnedCursor(view, change) {
-  const newest = useRef({ view, change });
-  newest.current = { view, change };
+  const latest = useRef({ view, change });
+  latest.current = { view, change };
   const isPinned = useComputed(() => cursor.value?.isPinned === true);
   useKeys(isPinned.value ? KEYS : {});
   // The last position on which cursor and address agreed. An address that is rendered late must not pin a released
   // cursor.
-  const written = useRef(/** @type {number | null} */ (null));
+  const writtenX = useRef(/** @type {number | null} */ (null));
   useEffect(() => {
-    if (view.at === written.current) return;
-    written.current = view.at;
-    if (view.at === null) free();
+    if (view.at === writtenX.current) return;
+    writtenX.current = view.at;
+    if (view.at === null) unpin();
     else pin(view.at, cursor.peek()?.metric ?? '');
   }, [view.at]);
   const timer = useRef(0);
   useSignalEffect(() => {
     const x = cursor.value?.isPinned ? cursor.value.x : null;
     clearTimeout(timer.current);
-    if (x === written.current) return;
+    if (x === writtenX.current) return;
     timer.current = setTimeout(() => {
-      written.current = x;
-      if (newest.current.view.at !== x) newest.current.change({ at: x });
+      writtenX.current = x;
+      if (latest.current.view.at !== x) latest.current.change({ at: x });
     }, WRITTEN_AFTER_MS);
   });
   useEffect(
     () => () => {
       clearTimeout(timer.current);
-      free();
+      unpin();
     },
     [],
   );

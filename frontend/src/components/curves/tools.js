@@ -4,7 +4,7 @@ import { Icon } from '../shared/icons.js';
 import { ActionMenu, Menu } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
 import { SMOOTHING } from './controls.js';
-import { tunedTo, tuningOf } from './tuning.js';
+import { changeTuning, findTuning } from './tuning.js';
 
 /** @typedef {import('./tuning.js').Tuning} Tuning */
 /** @typedef {{label: string, run: () => void}} File */
@@ -24,13 +24,13 @@ const LOG = [
 
 /**
  * The settings of one panel (log y, smoothing and y range), with notes on its data.
- * @param {{metric: string, tune: import('./tuning.js').Tunings | undefined, seen: () => [number, number] | null,
- *   notes: {text: string}[], change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `seen`: returns
- *   the current range of y
+ * @param {{metric: string, tune: import('./tuning.js').Tunings | undefined, readSeenRange: () => [number, number] |
+ *   null, notes: {text: string}[], change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props
+ *   `readSeenRange`: returns the current range of y
  */
-export function SettingsMenu({ metric, tune, seen, notes, change }) {
-  const tuning = tuningOf(tune, metric);
-  const set = (/** @type {Tuning} */ changes) => change({ tune: tunedTo(tune, metric, changes) });
+export function SettingsMenu({ metric, tune, readSeenRange, notes, change }) {
+  const tuning = findTuning(tune, metric);
+  const applyChanges = (/** @type {Tuning} */ changes) => change({ tune: changeTuning(tune, metric, changes) });
   const isTuned = Object.keys(tuning).length > 0;
   return html`<${Menu}
     label=${html`<${Icon} name="dots" label="Settings of this chart" />`}
@@ -43,7 +43,7 @@ export function SettingsMenu({ metric, tune, seen, notes, change }) {
         label="y axis"
         value=${tuning.logY === undefined ? PAGE_DEFAULT : String(tuning.logY)}
         options=${LOG}
-        onChange=${(/** @type {string} */ value) => set({ logY: value === PAGE_DEFAULT ? undefined : value === 'true' })}
+        onChange=${(/** @type {string} */ value) => applyChanges({ logY: value === PAGE_DEFAULT ? undefined : value === 'true' })}
       />
       <${Select}
         label="smoothing"
@@ -52,12 +52,12 @@ export function SettingsMenu({ metric, tune, seen, notes, change }) {
           { value: PAGE_DEFAULT, label: 'as on the page' },
           ...SMOOTHING.map((s) => ({ value: String(s), label: s ? String(s) : 'off' })),
         ]}
-        onChange=${(/** @type {string} */ value) => set({ smoothing: value === PAGE_DEFAULT ? undefined : Number(value) })}
+        onChange=${(/** @type {string} */ value) => applyChanges({ smoothing: value === PAGE_DEFAULT ? undefined : Number(value) })}
       />
-      <${RangeFields} key=${JSON.stringify(tuning.y)} range=${tuning.y ?? seen()} set=${(y) => set({ y })} />
+      <${RangeFields} key=${JSON.stringify(tuning.y)} range=${tuning.y ?? readSeenRange()} onRange=${(y) => applyChanges({ y })} />
       ${
         isTuned &&
-        html`<button class="button button-small" onClick=${() => change({ tune: tunedTo(tune, metric, EMPTY) })}>
+        html`<button class="button button-small" onClick=${() => change({ tune: changeTuning(tune, metric, EMPTY) })}>
           As on the page
         </button>`
       }
@@ -69,25 +69,25 @@ export function SettingsMenu({ metric, tune, seen, notes, change }) {
 /** @type {Tuning} */
 const EMPTY = { logY: undefined, smoothing: undefined, y: undefined };
 
-/** @param {{range: [number, number] | null, set: (range: [number, number]) => void}} props */
-function RangeFields({ range, set }) {
+/** @param {{range: [number, number] | null, onRange: (range: [number, number]) => void}} props */
+function RangeFields({ range, onRange }) {
   const [texts, setTexts] = useState((range ?? [0, 1]).map((edge) => String(Number(edge.toPrecision(4)))));
   const edges = texts.map((text) => (text.trim() === '' ? NaN : Number(text)));
   const isValid = edges.every(Number.isFinite) && edges[0] < edges[1];
-  const field = (/** @type {number} */ at, /** @type {string} */ label) => html`<label>
+  const field = (/** @type {number} */ index, /** @type {string} */ label) => html`<label>
     <span>${label}</span>
     <input
       class="field"
       inputmode="decimal"
-      value=${texts[at]}
-      onInput=${(/** @type {any} */ event) => setTexts(texts.map((text, i) => (i === at ? event.target.value : text)))}
+      value=${texts[index]}
+      onInput=${(/** @type {any} */ event) => setTexts(texts.map((text, i) => (i === index ? event.target.value : text)))}
     />
   </label>`;
   return html`<form
     class="panel-range"
     onSubmit=${(/** @type {SubmitEvent} */ event) => {
       event.preventDefault();
-      if (isValid) set(/** @type {[number, number]} */ (edges));
+      if (isValid) onRange(/** @type {[number, number]} */ (edges));
     }}
   >
     ${field(0, 'y from')} ${field(1, 'to')}

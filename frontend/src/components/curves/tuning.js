@@ -41,8 +41,8 @@ export const tunings = () =>
  * Returns the view of one panel.
  * @param {import('./panel.js').PanelView} view @param {string} metric
  */
-export function viewOf(view, metric) {
-  const tuning = tuningOf(view.tune, metric);
+export function applyTuning(view, metric) {
+  const tuning = findTuning(view.tune, metric);
   const hasLogY = tuning.logY ?? view.log.includes('y');
   return {
     ...view,
@@ -53,15 +53,15 @@ export function viewOf(view, metric) {
 }
 
 /** @param {Tunings | undefined} tune @param {string} metric @returns {Tuning} */
-export const tuningOf = (tune, metric) => lookup(tune, metric) ?? {};
+export const findTuning = (tune, metric) => lookup(tune, metric) ?? {};
 
 /**
  * Returns the settings of all panels after a change of one. `undefined` resets a setting to that of the page.
  * @param {Tunings | undefined} tune @param {string} metric @param {Tuning} changes @returns {Tunings}
  */
-export function tunedTo(tune, metric, changes) {
+export function changeTuning(tune, metric, changes) {
   const next = Object.fromEntries(
-    Object.entries({ ...tuningOf(tune, metric), ...changes }).filter(([, value]) => value !== undefined),
+    Object.entries({ ...findTuning(tune, metric), ...changes }).filter(([, value]) => value !== undefined),
   );
   const otherTunings = Object.entries(tune ?? {}).filter(([name]) => name !== metric);
   return Object.fromEntries(Object.keys(next).length ? [...otherTunings, [metric, next]] : otherTunings);
@@ -71,4 +71,4 @@ export function tunedTo(tune, metric, changes) {
  * Returns the number of columns and rows of a panel.
  * @param {Tunings | undefined} tune @param {string} metric @returns {[number, number]}
  */
-export const sizeOf = (tune, metric) => tuningOf(tune, metric).size ?? [1, 1];
+export const findSize = (tune, metric) => findTuning(tune, metric).size ?? [1, 1];

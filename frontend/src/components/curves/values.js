@@ -1,6 +1,6 @@
 /** The values of a panel's lines at the cursor: the legend, copied text and the file. */
 import { html, useComputed, useEffect, useState } from '../../dom.js';
-import { cursor, free } from '../../charts/cursor.js';
+import { cursor, unpin } from '../../charts/cursor.js';
 import { highlight } from '../../charts/crosshair.js';
 import { copyText, download } from '../../app/actions.js';
 import {
@@ -8,14 +8,14 @@ import {
   countText,
   deltaText,
   endMeaning,
-  halfOf,
+  computeHalf,
   positionText,
   readLines,
   tableAsCsv,
   tableAsText,
-  tableOf,
+  makeTable,
 } from '../../lib/reading.js';
-import { formatValue, grouped, plural } from '../../lib/text/format.js';
+import { formatValue, formatGrouped, plural } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Icon } from '../shared/icons.js';
 import { Swatch } from '../shared/marks.js';
@@ -33,12 +33,12 @@ const MAX_ROWS = 100;
 
 /** Returns the last value that did not change for a moment. @template T @param {T} value @returns {T} */
 function useSettled(value) {
-  const [settled, settle] = useState(value);
+  const [settledValue, setSettledValue] = useState(value);
   useEffect(() => {
-    const timer = setTimeout(() => settle(value), SETTLED_MS);
+    const timer = setTimeout(() => setSettledValue(value), SETTLED_MS);
     return () => clearTimeout(timer);
   }, [value]);
-  return settled;
+  return settledValue;
 }
 
 /**
@@ -48,28 +48,28 @@ function useSettled(value) {
  *   `drawn`: the lines of the panel
  */
 function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
-  const at = cursor.value;
-  const x = at?.x ?? Infinity;
-  const settledX = useSettled(at?.isPinned ? at.x : null);
-  const isThinned = drawn.some(({ series }) => series.raw_points > valuesBehind(series));
-  const needsExact = enabled && isThinned && settledX !== null && settledX === at?.x;
+  const position = cursor.value;
+  const x = position?.x ?? Infinity;
+  const settledX = useSettled(position?.isPinned ? position.x : null);
+  const isThinned = drawn.some(({ series }) => series.raw_points > countValues(series));
+  const needsExact = enabled && isThinned && settledX !== null && settledX === position?.x;
   /** @type {any} */
   const zoom = [null, settledX ?? 0];
-  const near = { ...view, zoom };
-  const exact = useLines(metric, runs, near, { enabled: needsExact, points: POINTS_BEFORE_CURSOR }, looks, names);
+  const nearView = { ...view, zoom };
+  const exact = useLines(metric, runs, nearView, { enabled: needsExact, points: POINTS_BEFORE_CURSOR }, looks, names);
   const isExact = needsExact && exact.main.loaded && exact.all.length > 0;
-  const ends = useEnds(metric, runs, view, enabled && at === null, looks, names);
+  const ends = useEnds(metric, runs, view, enabled && position === null, looks, names);
   const atCursor = isExact ? exact.all : drawn;
-  const lines = at === null && ends.loaded ? ends.lines : atCursor;
+  const lines = position === null && ends.loaded ? ends.lines : atCursor;
   return {
     reading: readLines(lines, x, view.baseline || null),
-    isPinned: at?.isPinned ?? false,
+    isPinned: position?.isPinned ?? false,
     isRecorded: isExact || !isThinned || !Number.isFinite(x),
   };
 }
 
 /** Returns the number of recorded values behind the points of a line. @param {import('./lines.js').Series} series */
-const valuesBehind = ({ values, n, non_finite: nonFinite }) =>
+const countValues = ({ values, n, non_finite: nonFinite }) =>
   (n ? n.reduce((sum, count) => sum + count, 0) : values.length) + nonFinite.length;
 
 /** @typedef {Parameters<typeof useReading>[0] & {title: string, onBaseline?: (key: string) => void}} ValuesProps */
@@ -82,7 +82,7 @@ export function Values(props) {
   const { reading, isPinned, isRecorded } = useReading(props);
   const { metric, view, unit, onBaseline } = props;
   const [all, setAll] = useState(false);
-  const table = () => tableOf(reading, { metric, unit, xKind: view.x, smoothing: view.smoothing });
+  const table = () => makeTable(reading, { metric, unit, xKind: view.x, smoothing: view.smoothing });
   const rows = all ? reading.rows : reading.rows.slice(0, MAX_ROWS);
   const hiddenRows = reading.rows.length - rows.length;
   const name = `Values of ${metric}`;
@@ -103,7 +103,7 @@ export function Values(props) {
       ${
         isPinned &&
         html`<button
-          class="button-icon" title="Release the cursor (Esc)" aria-label="Release the cursor" onClick=${free}
+          class="button-icon" title="Release the cursor (Esc)" aria-label="Release the cursor" onClick=${unpin}
         >
           <${Icon} name="cross" size=${12} />
         </button>`
@@ -127,8 +127,8 @@ export function ValuesUnderPointer(props) {
   if (!cursor.value) return null;
   const { key } = cursor.value;
   const first = reading.rows.slice(0, MAX_UNDER_POINTER);
-  const pointed = reading.rows.slice(MAX_UNDER_POINTER).find((row) => row.key === key);
-  const rows = pointed ? [...first.slice(0, -1), pointed] : first;
+  const pointedRow = reading.rows.slice(MAX_UNDER_POINTER).find((row) => row.key === key);
+  const rows = pointedRow ? [...first.slice(0, -1), pointedRow] : first;
   const hiddenRows = reading.rows.length - rows.length;
   return html`<div class="values is-floating" aria-hidden="true">
     <div class="values-head">
@@ -140,7 +140,7 @@ export function ValuesUnderPointer(props) {
         isRecorded=${isRecorded}
       />
     </div>
-    <${Table} reading=${reading} rows=${rows} view=${props.view} pointed=${key} />
+    <${Table} reading=${reading} rows=${rows} view=${props.view} pointedKey=${key} />
     ${hiddenRows > 0 && html`<p class="faint">${plural(hiddenRows, 'more line')}: click the chart to pin and see all</p>`}
   </div>`;
 }
@@ -171,13 +171,13 @@ function Position({ reading: { x, baseline, isBaselineMissing }, view, metric, i
 }
 
 /**
- * @param {{reading: Reading, rows: Row[], view: PanelView, pointed?: string | null,
+ * @param {{reading: Reading, rows: Row[], view: PanelView, pointedKey?: string | null,
  *   onBaseline?: (key: string) => void}} props
  */
-function Table({ reading, rows, view, pointed, onBaseline }) {
+function Table({ reading, rows, view, pointedKey, onBaseline }) {
   const hasDelta = reading.baseline !== null;
-  const hasCount = reading.rows.some(({ of }) => of !== null);
-  const hasHalf = reading.x === Infinity && reading.rows.some(({ recorded }) => halfOf(recorded) !== null);
+  const hasCount = reading.rows.some(({ total }) => total !== null);
+  const hasHalf = reading.x === Infinity && reading.rows.some(({ recorded }) => computeHalf(recorded) !== null);
   return html`<table class="values-table">
     <thead>
       <tr>
@@ -194,11 +194,11 @@ function Table({ reading, rows, view, pointed, onBaseline }) {
       ${rows.map(
         (row) => html`<tr
           key=${`${row.role} ${row.key}`}
-          class=${row.key === pointed ? 'is-pointed' : undefined}
+          class=${row.key === pointedKey ? 'is-pointed' : undefined}
           onMouseEnter=${onBaseline && (() => highlight(row.key))}
         >
           <td class="values-name">
-            <${Swatch} look=${row.look} off=${row.role === 'seed'} />
+            <${Swatch} look=${row.look} isOff=${row.role === 'seed'} />
             ${
               onBaseline && row.role === 'main'
                 ? html`<button
@@ -233,8 +233,8 @@ function Table({ reading, rows, view, pointed, onBaseline }) {
 }
 
 const halfText = (/** @type {Row} */ { recorded }) => {
-  const half = halfOf(recorded);
-  return half === null ? '' : `± ${formatValue(half)}`;
+  const halfWidth = computeHalf(recorded);
+  return halfWidth === null ? '' : `± ${formatValue(halfWidth)}`;
 };
 
 const None = (/** @type {{row: Row, isEnd: boolean}} */ { row, isEnd }) =>
@@ -243,7 +243,7 @@ const None = (/** @type {{row: Row, isEnd: boolean}} */ { row, isEnd }) =>
 /** The recorded step, marked if it is before the cursor. @param {{row: Row, view: PanelView}} props */
 function Step({ row: { recorded, run, isOlder }, view }) {
   if (!recorded) return null;
-  const text = view.x === 'step' || run ? grouped(recorded.step) : positionText(view.x, recorded.x);
+  const text = view.x === 'step' || run ? formatGrouped(recorded.step) : positionText(view.x, recorded.x);
   const title = isOlder ? 'The newest value recorded at or before the cursor' : undefined;
   return run
     ? html`<a class=${isOlder ? 'is-older' : 'quiet'} title=${title ?? 'Read the completions of this step'}

@@ -3,7 +3,14 @@
  */
 import { html, useState } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { evaluationRows, metricsOfSuites, metricTitle, sizeText, suitesOf, suiteTitle } from '../../lib/evaluations.js';
+import {
+  makeEvaluationRows,
+  listSuiteMetrics,
+  metricTitle,
+  sizeText,
+  listSuites,
+  suiteTitle,
+} from '../../lib/evaluations.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { address } from '../../lib/url.js';
 import { Segments } from '../shared/marks.js';
@@ -34,11 +41,11 @@ export function EvaluationTable({ runs, empty, children }) {
 
 /** @param {{runs: {id: string, name: string}[], items: Item[], children?: any}} props */
 function Results({ runs, items, children }) {
-  const metrics = metricsOfSuites(items);
-  const [chosen, setChosen] = useState('accuracy');
-  const metric = metrics.includes(chosen) ? chosen : metrics[0];
-  const suites = suitesOf(items);
-  const rows = evaluationRows(
+  const metrics = listSuiteMetrics(items);
+  const [chosenMetric, setChosenMetric] = useState('accuracy');
+  const metric = metrics.includes(chosenMetric) ? chosenMetric : metrics[0];
+  const suites = listSuites(items);
+  const rows = makeEvaluationRows(
     items,
     runs.map(({ id }) => id),
   );
@@ -49,7 +56,7 @@ function Results({ runs, items, children }) {
         label="Metric"
         value=${metric}
         options=${metrics.map((name) => ({ value: name, label: metricTitle(name) }))}
-        onChange=${setChosen}
+        onChange=${setChosenMetric}
       />
       <span class="spacer"></span>
       ${children}
@@ -70,12 +77,12 @@ function Results({ runs, items, children }) {
         </thead>
         <tbody>
           ${rows.map(
-            ({ run, step, hasCheckpoint, of }) => html`<tr key=${`${run} ${step}`}>
+            ({ run, step, hasCheckpoint, itemBySuite }) => html`<tr key=${`${run} ${step}`}>
               ${runs.length > 1 && html`<td>${names.get(run)}</td>`}
               <td class="number">
                 ${step} ${hasCheckpoint && html`<div class="faint">checkpoint</div>`}
               </td>
-              ${suites.map((suite) => html`<${Cell} key=${suite} item=${of.get(suite)} metric=${metric} />`)}
+              ${suites.map((suite) => html`<${Cell} key=${suite} item=${itemBySuite.get(suite)} metric=${metric} />`)}
             </tr>`,
           )}
         </tbody>

@@ -10,13 +10,13 @@ import { Loaded } from '../shared/states.js';
 
 const MEANING = { operator: 'Logged in as the operator', viewer: 'Logged in as a viewer' };
 
-const toLogin = () => location.assign('/login');
+const goToLogin = () => location.assign('/login');
 
 /** Ends the session on the service, because a copied cookie would otherwise remain valid. */
-const logOut = () => remove('/session').then(toLogin, sayError);
+const logOut = () => remove('/session').then(goToLogin, sayError);
 
 export function AccountMenu() {
-  const [listed, setListed] = useState(false);
+  const [isListOpen, setIsListOpen] = useState(false);
   const title = MEANING[role.value];
   return html`
     <${Menu} label=${html`<${Icon} name="person" label="Account" />`} title=${title} align="right" quiet>
@@ -26,7 +26,7 @@ export function AccountMenu() {
           class="menu-item"
           onClick=${() => {
             close();
-            setListed(true);
+            setIsListOpen(true);
           }}
         >
           Manage sessions
@@ -39,7 +39,7 @@ export function AccountMenu() {
         }
       `}
     <//>
-    ${listed && html`<${SessionList} onClose=${() => setListed(false)} />`}
+    ${isListOpen && html`<${SessionList} onClose=${() => setIsListOpen(false)} />`}
   `;
 }
 
@@ -47,7 +47,7 @@ export function AccountMenu() {
 function SessionList({ onClose }) {
   const sessions = useGet('/sessions');
   const end = (/** @type {Api.SessionItem} */ item) =>
-    remove(`/sessions/${item.id}`).then(item.is_current ? toLogin : sessions.reload, sayError);
+    remove(`/sessions/${item.id}`).then(item.is_current ? goToLogin : sessions.reload, sayError);
   return html`<${Dialog} title="Sessions" onClose=${onClose}>
     <p class="session-note">
       ${

@@ -9,24 +9,24 @@ import { Header } from './header.js';
 import { Jump } from './jump.js';
 
 export function Frame() {
-  const [open, setOpen] = useState(/** @type {'' | 'keys' | 'jump'} */ (''));
-  useKeys({ '?': { label: 'keyboard shortcuts', run: () => setOpen('keys') } });
+  const [openDialog, setOpenDialog] = useState(/** @type {'' | 'keys' | 'jump'} */ (''));
+  useKeys({ '?': { label: 'keyboard shortcuts', run: () => setOpenDialog('keys') } });
   useEffect(() => {
     const press = (/** @type {KeyboardEvent} */ event) => {
       if (!isJumpKey(event) || document.querySelector('dialog[open]')) return;
       event.preventDefault();
-      setOpen('jump');
+      setOpenDialog('jump');
     };
     addEventListener('keydown', press);
     return () => removeEventListener('keydown', press);
   }, []);
-  const close = () => setOpen('');
+  const close = () => setOpenDialog('');
   return html`
-    <${Header} onKeys=${() => setOpen('keys')} onJump=${() => setOpen('jump')} />
+    <${Header} onKeys=${() => setOpenDialog('keys')} onJump=${() => setOpenDialog('jump')} />
     <${ConnectionNotice} />
     <${ServiceNotice} />
-    ${open === 'keys' && html`<${KeyHelp} onClose=${close} />`}
-    ${open === 'jump' && html`<${Jump} onClose=${close} />`}
+    ${openDialog === 'keys' && html`<${KeyHelp} onClose=${close} />`}
+    ${openDialog === 'jump' && html`<${Jump} onClose=${close} />`}
     <${Toasts} />
   `;
 }

@@ -1,10 +1,10 @@
 /** The header: pages, quick jump, workers, theme, keyboard shortcuts and account. */
 import { html } from '../../dom.js';
-import { markedAt, menu } from '../../app/pages.js';
+import { findMarkedPage, menu } from '../../app/pages.js';
 import { currentAddress } from '../../app/router.js';
 import { connection } from '../../data/live.js';
 import { themeChoice, workers } from '../../app/state.js';
-import { summary } from '../../lib/service/workers.js';
+import { summarise } from '../../lib/service/workers.js';
 import { AccountMenu } from './account.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { ViewerMark } from '../shared/role.js';
@@ -17,7 +17,7 @@ const THEME_TITLE = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme
 /** @param {{onKeys: () => void, onJump: () => void}} props */
 export function Header({ onKeys, onJump }) {
   const { path } = currentAddress.value;
-  const marked = markedAt(path);
+  const markedHref = findMarkedPage(path);
   return html`<header class="header">
     <a class="brand" href="/runs" aria-label="GRPO Lab">
       <img src="/static/favicon.svg" alt="" width="20" height="20" />
@@ -28,7 +28,7 @@ export function Header({ onKeys, onJump }) {
         ({
           path: href,
           label,
-        }) => html`<a key=${href} href=${href} aria-current=${marked === href ? 'page' : undefined}>
+        }) => html`<a key=${href} href=${href} aria-current=${markedHref === href ? 'page' : undefined}>
           ${label}
         </a>`,
       )}
@@ -77,7 +77,7 @@ function ThemeToggle() {
 
 function WorkerStatus() {
   const { items, error, loaded } = workers.value;
-  const { tone, text } = summary({ items, error, loaded });
+  const { tone, text } = summarise({ items, error, loaded });
   const live = connection.value.state;
   return html`<a class="worker-status" href="/queue" title=${live === 'live' ? 'Live' : `Live connection: ${live}`}>
     <span class=${`lamp lamp-${tone}`}></span>

@@ -1,14 +1,14 @@
 /** The quick jump: one field to find runs, experiments, panels of the page, settings, help and pages. */
 import { html, useEffect, useId, useMemo, useState } from '../../dom.js';
-import { menu, pageAt } from '../../app/pages.js';
+import { menu, findPage } from '../../app/pages.js';
 import { navigate } from '../../app/router.js';
 import { panelsOfPage } from '../../app/state.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
-import { best, inOrder, runQuery } from '../../lib/jump.js';
-import { pathsMatching, wordsOf } from '../../lib/launch/settings.js';
+import { findBest, sortSections, runQuery } from '../../lib/jump.js';
+import { findPaths, findWords } from '../../lib/launch/settings.js';
 import { experimentAddress, runAddress } from '../../lib/runs/addresses.js';
-import { oneLine, startOf } from '../../lib/text/tokens.js';
+import { toOneLine, takeStart } from '../../lib/text/tokens.js';
 import { formatAgo, plural } from '../../lib/text/format.js';
 import { address, encode, text as textCodec } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
@@ -24,11 +24,11 @@ const MAX_NAME = 120;
 
 /** @param {{onClose: () => void}} props */
 export function Jump({ onClose }) {
-  const [typed, setTyped] = useState('');
+  const [typedText, setTypedText] = useState('');
   const [activeKey, setActiveKey] = useState('');
   const [isChosen, setChosen] = useState(false);
   const list = useId();
-  const { sections, isLoading } = useSections(typed);
+  const { sections, isLoading } = useSections(typedText);
   const places = sections.flatMap((section) => section.places);
   const active = places.find(({ key }) => key === activeKey) ?? places[0];
 
@@ -44,12 +44,12 @@ export function Jump({ onClose }) {
     if (active) go(active);
   }, [isChosen, isLoading]);
   useEffect(() => {
-    document.getElementById(idOf(list, active))?.scrollIntoView({ block: 'nearest' });
+    document.getElementById(placeId(list, active))?.scrollIntoView({ block: 'nearest' });
   }, [active?.key]);
 
-  const move = (/** @type {number} */ by) => {
+  const move = (/** @type {number} */ offset) => {
     const index = places.findIndex(({ key }) => key === active?.key);
-    if (places.length) setActiveKey(places[(index + by + places.length) % places.length].key);
+    if (places.length) setActiveKey(places[(index + offset + places.length) % places.length].key);
   };
   const press = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === 'ArrowDown') move(1);
@@ -74,10 +74,10 @@ export function Jump({ onClose }) {
         aria-expanded="true"
         aria-autocomplete="list"
         aria-controls=${list}
-        aria-activedescendant=${active ? idOf(list, active) : undefined}
-        value=${typed}
+        aria-activedescendant=${active ? placeId(list, active) : undefined}
+        value=${typedText}
         onInput=${(/** @type {any} */ event) => {
-          setTyped(event.target.value);
+          setTypedText(event.target.value);
           setActiveKey('');
           setChosen(false);
         }}
@@ -91,15 +91,15 @@ export function Jump({ onClose }) {
           ${inside.map(
             (place) => html`<div
               key=${place.key}
-              id=${idOf(list, place)}
+              id=${placeId(list, place)}
               class="jump-place"
               role="option"
               aria-selected=${place.key === active?.key}
               onMouseMove=${() => setActiveKey(place.key)}
               onClick=${() => go(place)}
             >
-              <bdi>${startOf(oneLine(place.name), MAX_NAME) || 'unnamed'}</bdi>
-              ${place.detail && html`<span class="faint">${startOf(oneLine(place.detail), MAX_NAME)}</span>`}
+              <bdi>${takeStart(toOneLine(place.name), MAX_NAME) || 'unnamed'}</bdi>
+              ${place.detail && html`<span class="faint">${takeStart(toOneLine(place.detail), MAX_NAME)}</span>`}
             </div>`,
           )}
         </div>`,
@@ -112,40 +112,43 @@ export function Jump({ onClose }) {
 }
 
 /** @param {string} list @param {Place | undefined} place */
-const idOf = (list, place) => `${list}-${place?.key.replace(/\s/g, '_')}`;
+const placeId = (list, place) => `${list}-${place?.key.replace(/\s/g, '_')}`;
 
 /** Opens a page, without reloading if both pages belong to the application. @param {string} target */
 function follow(target) {
   const [path] = target.split(/[?#]/);
-  if (pageAt(location.pathname) && pageAt(path)) navigate(target);
+  if (findPage(location.pathname) && findPage(path)) navigate(target);
   else location.assign(target);
 }
 
 /**
  * Returns the matches of a text. `isLoading` is true until the service has returned runs and experiments.
- * @param {string} typed @returns {{sections: Section[], isLoading: boolean}}
+ * @param {string} typedText @returns {{sections: Section[], isLoading: boolean}}
  */
-function useSections(typed) {
-  const text = typed.trim();
+function useSections(typedText) {
+  const text = typedText.trim();
   const query = useDebounced(text);
-  const named = useLoad(query, (signal) => loadNamed(query, signal), { subject: 'named' });
+  const namedItems = useLoad(query, (signal) => loadNamed(query, signal), { subject: 'named' });
   const help = useGet(query ? '/help' : null, { query, limit: LIMIT });
   const schema = useLoad(text ? 'settings' : null, () => loadSettings());
   const panels = panelsOfPage.value;
-  const settings = useMemo(() => (schema.data && text ? settingPlaces(schema.data, text) : []), [schema.data, text]);
+  const settings = useMemo(
+    () => (schema.data && text ? findSettingPlaces(schema.data, text) : []),
+    [schema.data, text],
+  );
   return {
-    isLoading: named.data?.asked !== text && !named.error,
-    sections: inOrder(
+    isLoading: namedItems.data?.asked !== text && !namedItems.error,
+    sections: sortSections(
       [
-        { title: 'Metrics of this page', places: text && panels ? best(panelPlaces(panels), text, LIMIT) : [] },
-        { title: text ? 'Runs' : 'Newest runs', places: (named.data?.runs ?? []).map(runPlace) },
+        { title: 'Metrics of this page', places: text && panels ? findBest(makePanelPlaces(panels), text, LIMIT) : [] },
+        { title: text ? 'Runs' : 'Newest runs', places: (namedItems.data?.runs ?? []).map(runPlace) },
         {
           title: text ? 'Experiments' : 'Newest experiments',
-          places: (named.data?.experiments ?? []).map(experimentPlace),
+          places: (namedItems.data?.experiments ?? []).map(makeExperimentPlace),
         },
-        { title: 'Pages', places: best(PAGES, text, PAGES.length) },
+        { title: 'Pages', places: findBest(PAGES, text, PAGES.length) },
         { title: 'Launch settings', places: settings },
-        { title: 'Help', places: text ? (help.data?.items ?? []).map(helpPlace) : [] },
+        { title: 'Help', places: text ? (help.data?.items ?? []).map(makeHelpPlace) : [] },
       ],
       text,
     ),
@@ -163,12 +166,12 @@ async function loadNamed(text, signal) {
 
 /** Returns the last value that did not change for a moment. @param {string} value */
 function useDebounced(value) {
-  const [settled, setSettled] = useState(value);
+  const [settledValue, setSettledValue] = useState(value);
   useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), PAUSE_MS);
+    const timer = setTimeout(() => setSettledValue(value), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [value]);
-  return settled;
+  return settledValue;
 }
 
 /** @type {Place[]} */
@@ -186,7 +189,7 @@ const runPlace = (run) => ({
 });
 
 /** @param {Api.ExperimentItem} item @returns {Place} */
-const experimentPlace = (item) => ({
+const makeExperimentPlace = (item) => ({
   key: `experiment ${item.id}`,
   name: item.name,
   detail: `${plural(item.runs, 'run')} · ${formatAgo(item.created_at)}`,
@@ -194,7 +197,7 @@ const experimentPlace = (item) => ({
 });
 
 /** @param {Api.HelpMatch} match @returns {Place} */
-const helpPlace = ({ address: target, page, title }) => ({
+const makeHelpPlace = ({ address: target, page, title }) => ({
   key: `help ${target}`,
   name: title,
   detail: page === title ? undefined : page,
@@ -202,7 +205,7 @@ const helpPlace = ({ address: target, page, title }) => ({
 });
 
 /** @param {import('../../app/state.js').PanelsOfPage} panels @returns {Place[]} */
-const panelPlaces = ({ metrics, open }) =>
+const makePanelPlaces = ({ metrics, open }) =>
   metrics.map((metric) => ({ key: `metric ${metric}`, name: metric, run: () => open(metric) }));
 
 /** @typedef {Awaited<ReturnType<typeof get<'/config-schema'>>>} Schema */
@@ -220,20 +223,20 @@ function loadSettings() {
 
 /**
  * Returns the settings that match by key, words or description. The launch page keeps the content of its form.
- * @param {Schema} schema @param {string} typed
+ * @param {Schema} schema @param {string} typedText
  */
-function settingPlaces({ schema, defaults, groups }, typed) {
+function findSettingPlaces({ schema, defaults, groups }, typedText) {
   const places = groups.flatMap(({ title, fields }) =>
-    pathsMatching(schema, defaults, fields, typed).map((path) => ({
+    findPaths(schema, defaults, fields, typedText).map((path) => ({
       key: `setting ${path}`,
       name: path,
-      detail: [wordsOf(path), title].filter(Boolean).join(' · '),
+      detail: [findWords(path), title].filter(Boolean).join(' · '),
       address:
         location.pathname === '/launch'
           ? `/launch${encode(location.search, { find: path }, { find: textCodec() })}`
           : address('/launch', { find: path }),
     })),
   );
-  const named = best(places, typed, LIMIT);
-  return [...named, ...places.filter((place) => !named.includes(place))].slice(0, LIMIT);
+  const matches = findBest(places, typedText, LIMIT);
+  return [...matches, ...places.filter((place) => !matches.includes(place))].slice(0, LIMIT);
 }

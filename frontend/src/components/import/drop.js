@@ -1,6 +1,6 @@
 /** The area that accepts a log: a file, several files or a directory, chosen or dropped. */
 import { html, useState } from '../../dom.js';
-import { logOf } from '../../lib/tar.js';
+import { findLog } from '../../lib/tar.js';
 
 /** One more than the service's limit, so that the service rejects the excess with a message. */
 const MAX_FILES = 2_001;
@@ -10,13 +10,13 @@ const withPaths = (files) => Array.from(files, (file) => ({ path: file.webkitRel
 
 /** @param {{log: import('../../lib/tar.js').Log | null, onChoose: (log: import('../../lib/tar.js').Log) => void}} props */
 export function Drop({ log, onChoose }) {
-  const [over, setOver] = useState(false);
+  const [isOver, setIsOver] = useState(false);
   const choose = (/** @type {import('../../lib/tar.js').PathOfFile[]} */ files) => {
-    if (files.length) onChoose(logOf(files));
+    if (files.length) onChoose(findLog(files));
   };
   const drop = async (/** @type {DragEvent} */ event) => {
     event.preventDefault();
-    setOver(false);
+    setIsOver(false);
     const items = [...(event.dataTransfer?.items ?? [])];
     const entries = items.map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null);
     choose(entries.length ? await listFiles(entries) : withPaths(event.dataTransfer?.files ?? []));
@@ -32,12 +32,12 @@ export function Drop({ log, onChoose }) {
     }}
   />`;
   return html`<div
-    class=${over ? 'import-drop is-over' : 'import-drop'}
+    class=${isOver ? 'import-drop is-over' : 'import-drop'}
     onDragOver=${(event) => {
       event.preventDefault();
-      setOver(true);
+      setIsOver(true);
     }}
-    onDragLeave=${() => setOver(false)}
+    onDragLeave=${() => setIsOver(false)}
     onDrop=${drop}
   >
     <label class="import-choice">${input('Log to import', { multiple: true })} <b>${log ? log.name : 'Choose logs'}</b></label>
@@ -59,13 +59,13 @@ async function listFiles(entries) {
         /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject),
       );
       files.push({ path: entry.fullPath.replace(/^\//, ''), file });
-    } else queue.push(...(await entriesOf(/** @type {FileSystemDirectoryEntry} */ (entry))));
+    } else queue.push(...(await listEntries(/** @type {FileSystemDirectoryEntry} */ (entry))));
   }
   return files;
 }
 
 /** Returns all entries of a directory, which the browser reads in batches. @param {FileSystemDirectoryEntry} directory */
-async function entriesOf(directory) {
+async function listEntries(directory) {
   const reader = directory.createReader();
   const entries = /** @type {FileSystemEntry[]} */ ([]);
   for (;;) {

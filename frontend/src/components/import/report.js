@@ -56,9 +56,9 @@ function Notes({ report }) {
  * @param {{report: any, mapping: Record<string, string>, onChange: (mapping: Record<string, string>) => void}} props
  */
 export function ColumnTable({ report, mapping, onChange }) {
-  const renameColumn = (column, guess, typed) => {
+  const renameColumn = (column, guess, typedName) => {
     const { [column]: _, ...otherColumns } = mapping;
-    onChange(typed === guess ? otherColumns : { ...otherColumns, [column]: typed });
+    onChange(typedName === guess ? otherColumns : { ...otherColumns, [column]: typedName });
   };
   return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Columns of the log">
     <table class="table import-columns">

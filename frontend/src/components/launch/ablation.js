@@ -1,6 +1,6 @@
 /** Ablations of a variant: reset one knob at a time, or add one knob at a time to a plain variant. */
 import { html, useState } from '../../dom.js';
-import { ladder, methodDifferences, oneKnobOff, shortValue } from '../../lib/launch/form.js';
+import { makeLadder, findMethodDifferences, makeOneKnobOff, formatShortValue } from '../../lib/launch/form.js';
 import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
@@ -10,7 +10,7 @@ import { DataTable } from '../shared/data_table.js';
 /** @typedef {import('../../lib/launch/form.js').Variant} Variant */
 /** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
 /** @typedef {{name: string, full: Fields, variant: Variant, isInForm: boolean}} Plain */
-/** @typedef {ReturnType<typeof methodDifferences>[number]} Knob */
+/** @typedef {ReturnType<typeof findMethodDifferences>[number]} Knob */
 
 const KINDS = [
   { value: 'off', label: 'One knob off', title: 'Each variant resets one knob' },
@@ -18,30 +18,30 @@ const KINDS = [
 ];
 
 /**
- * @param {{variant: Variant, full: Fields, plain: Plain[], onAdd: (variants: Variant[]) => void,
+ * @param {{variant: Variant, fullConfig: Fields, plainVariants: Plain[], onAdd: (variants: Variant[]) => void,
  *   onClose: () => void}} props
- *   `plain`: configs to compare with, the defaults first; `isInForm`: true for a variant of the form
+ *   `plainVariants`: configs to compare with, the defaults first; `isInForm`: true for a variant of the form
  */
-export function Ablation({ variant, full, plain, onAdd, onClose }) {
+export function Ablation({ variant, fullConfig, plainVariants, onAdd, onClose }) {
   const [kind, setKind] = useState('off');
-  const [plainName, setPlainName] = useState(plain[0].name);
-  const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
+  const [plainName, setPlainName] = useState(plainVariants[0].name);
+  const [chosenPaths, setChosenPaths] = useState(/** @type {Set<string>} */ (new Set()));
   const [order, setOrder] = useState(/** @type {string[]} */ ([]));
   const isLadder = kind === 'ladder';
-  const start = plain.find(({ name }) => name === plainName) ?? plain[0];
-  const knobs = inOrder(methodDifferences(start.full, full), order);
-  const chosenKnobs = knobs.filter(({ path }) => chosen.has(path));
+  const start = plainVariants.find(({ name }) => name === plainName) ?? plainVariants[0];
+  const knobs = sortKnobs(findMethodDifferences(start.full, fullConfig), order);
+  const chosenKnobs = knobs.filter(({ path }) => chosenPaths.has(path));
   const newVariants = isLadder
     ? chosenKnobs.length
-      ? ladder(variant, start, chosenKnobs, chosenKnobs.length === knobs.length)
+      ? makeLadder(variant, start, chosenKnobs, chosenKnobs.length === knobs.length)
       : []
-    : oneKnobOff(variant, full, chosenKnobs);
+    : makeOneKnobOff(variant, fullConfig, chosenKnobs);
   const choose = (/** @type {string} */ next) => {
     setKind(next);
-    setChosen(new Set(next === 'ladder' ? knobs.map(({ path }) => path) : []));
+    setChosenPaths(new Set(next === 'ladder' ? knobs.map(({ path }) => path) : []));
   };
   const toggle = (/** @type {string} */ path) =>
-    setChosen((old) => {
+    setChosenPaths((old) => {
       const next = new Set(old);
       if (!next.delete(path)) next.add(path);
       return next;
@@ -70,12 +70,15 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
         <${Select}
           label=${isLadder ? 'Start from' : 'Reset to the value of'}
           value=${plainName}
-          options=${plain.map(({ name }) => name)}
+          options=${plainVariants.map(({ name }) => name)}
           onChange=${(name) => {
             setPlainName(name);
             setOrder([]);
-            const next = methodDifferences((plain.find((choice) => choice.name === name) ?? plain[0]).full, full);
-            setChosen(new Set(isLadder ? next.map(({ path }) => path) : []));
+            const next = findMethodDifferences(
+              (plainVariants.find((choice) => choice.name === name) ?? plainVariants[0]).full,
+              fullConfig,
+            );
+            setChosenPaths(new Set(isLadder ? next.map(({ path }) => path) : []));
           }}
         />
       </div>
@@ -84,7 +87,7 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
           ? html`<${KnobTable}
             names=${[variant.name, plainName]}
             knobs=${knobs}
-            chosen=${chosen}
+            chosenPaths=${chosenPaths}
             onToggle=${toggle}
             onMove=${isLadder ? move : null}
           />`
@@ -110,17 +113,17 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
 }
 
 /** Returns the knobs in the chosen order, with unnamed knobs last. @param {Knob[]} knobs @param {string[]} order */
-const inOrder = (knobs, order) => {
-  const rankOf = (/** @type {Knob} */ { path }) => (order.includes(path) ? order.indexOf(path) : order.length);
-  return [...knobs].sort((a, b) => rankOf(a) - rankOf(b));
+const sortKnobs = (knobs, order) => {
+  const findRank = (/** @type {Knob} */ { path }) => (order.includes(path) ? order.indexOf(path) : order.length);
+  return [...knobs].sort((a, b) => findRank(a) - findRank(b));
 };
 
 /**
- * @param {{names: string[], knobs: Knob[], chosen: Set<string>, onToggle: (path: string) => void,
+ * @param {{names: string[], knobs: Knob[], chosenPaths: Set<string>, onToggle: (path: string) => void,
  *   onMove: ((from: number, to: number) => void) | null}} props `names`: those of the variant and of the plain config
  */
-function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
-  const mover = (
+function KnobTable({ names, knobs, chosenPaths, onToggle, onMove }) {
+  const moveButton = (
     /** @type {number} */ i,
     /** @type {number} */ to,
     /** @type {'up' | 'down'} */ direction,
@@ -146,7 +149,7 @@ function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
               <input
                 type="checkbox"
                 aria-label=${path}
-                checked=${chosen.has(path)}
+                checked=${chosenPaths.has(path)}
                 onChange=${() => onToggle(path)}
               />
             </label>
@@ -154,9 +157,9 @@ function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
           <td>
             <code>${path}</code>
           </td>
-          <td>${shortValue(after)}</td>
-          <td>${shortValue(before)}</td>
-          ${onMove && html`<td class="ladder-order">${mover(i, i - 1, 'up')}${mover(i, i + 1, 'down')}</td>`}
+          <td>${formatShortValue(after)}</td>
+          <td>${formatShortValue(before)}</td>
+          ${onMove && html`<td class="ladder-order">${moveButton(i, i - 1, 'up')}${moveButton(i, i + 1, 'down')}</td>`}
         </tr>`,
       )}
     </tbody>

@@ -2,9 +2,9 @@
 import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
-import { fieldAt, newMember } from '../../lib/launch/schema.js';
-import { contentKey } from '../../lib/launch/form.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { findField, makeMember } from '../../lib/launch/schema.js';
+import { makeContentKey } from '../../lib/launch/form.js';
+import { toOneLine } from '../../lib/text/tokens.js';
 import { FormField } from './field.js';
 import { ListField } from './list_field.js';
 import { OfferMenu } from './offer_menu.js';
@@ -18,18 +18,19 @@ import { Heads } from '../shared/data_table.js';
 
 /** @typedef {import('../../lib/launch/layers.js').Fields} Full the full config */
 
-/** Returns a field that every config has. @param {Layer} layer @param {Full} full @param {string} path */
-const field = (layer, full, path) => /** @type {import('./row.js').Field} */ (fieldAt(layer.root, path, full));
+/** Returns a field that every config has. @param {Layer} layer @param {Full} fullConfig @param {string} path */
+const makeField = (layer, fullConfig, path) =>
+  /** @type {import('./row.js').Field} */ (findField(layer.root, path, fullConfig));
 
 const WEIGHTS = ['adapter', 'dtype', 'quantization', 'revision'];
 const PROMPT = ['chat_template', 'system_prompt', 'chat_template_kwargs'];
 
-/** @param {{layer: Layer, full: Full, policies: Api.PolicyOffer[]}} props */
-export function PolicyCard({ layer, full, policies }) {
-  const name = full.policy?.name;
-  const offers = policies.filter((policy) => policy.name);
-  const isUnlisted = !offers.some((policy) => policy.name === name);
-  const offer = policies.find((policy) => policy.name === (isUnlisted ? '' : name));
+/** @param {{layer: Layer, fullConfig: Full, policies: Api.PolicyOffer[]}} props */
+export function PolicyCard({ layer, fullConfig, policies }) {
+  const name = fullConfig.policy?.name;
+  const listedPolicies = policies.filter((policy) => policy.name);
+  const isUnlisted = !listedPolicies.some((policy) => policy.name === name);
+  const chosenPolicy = policies.find((policy) => policy.name === (isUnlisted ? '' : name));
   const choose = (event) => layer.onChange('policy.name', event.target.value);
   return html`<section class="card launch-card" aria-labelledby="launch-policy">
     <h2 id="launch-policy">
@@ -37,7 +38,7 @@ export function PolicyCard({ layer, full, policies }) {
     </h2>
     <span class="select">
       <select aria-label="Policy" onChange=${choose} value=${isUnlisted ? '' : name}>
-        ${offers.map(
+        ${listedPolicies.map(
           (policy) => html`<option value=${policy.name} selected=${!isUnlisted && policy.name === name}>
             ${policy.title}
           </option>`,
@@ -48,22 +49,22 @@ export function PolicyCard({ layer, full, policies }) {
       </select>
     </span>
     ${
-      offer &&
+      chosenPolicy &&
       html`<p class="form-help">
-        <${Sentence} text=${offer.note} />
+        <${Sentence} text=${chosenPolicy.note} />
       </p>`
     }
-    ${isUnlisted && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
-    <${MoreFields} title="LoRA and precision" fields=${WEIGHTS} layer=${layer} full=${full} />
-    <${MoreFields} title="Chat template" fields=${PROMPT} layer=${layer} full=${full} />
+    ${isUnlisted && html`<${FormField} field=${makeField(layer, fullConfig, 'policy.name')} value=${name} layer=${layer} />`}
+    <${MoreFields} title="LoRA and precision" fields=${WEIGHTS} layer=${layer} fullConfig=${fullConfig} />
+    <${MoreFields} title="Chat template" fields=${PROMPT} layer=${layer} fullConfig=${fullConfig} />
   </section>`;
 }
 
 /**
  * More fields of the policy, which are open if one has an error.
- * @param {{title: string, fields: string[], layer: Layer, full: Full}} props
+ * @param {{title: string, fields: string[], layer: Layer, fullConfig: Full}} props
  */
-function MoreFields({ title, fields, layer, full }) {
+function MoreFields({ title, fields, layer, fullConfig }) {
   const paths = fields.map((key) => `policy.${key}`);
   return html`<details class="more" open=${hasErrors(layer, paths)}>
     <summary>${title}</summary>
@@ -71,8 +72,8 @@ function MoreFields({ title, fields, layer, full }) {
       ${fields.map(
         (key) => html`<${FormField}
           key=${key}
-          field=${field(layer, full, `policy.${key}`)}
-          value=${lookup(full.policy, key)}
+          field=${makeField(layer, fullConfig, `policy.${key}`)}
+          value=${lookup(fullConfig.policy, key)}
           layer=${layer}
         />`,
       )}
@@ -85,20 +86,20 @@ const hasErrors = (layer, paths) => paths.some((path) => layer.errorsAt(path).le
 
 /**
  * The problems. A new choice replaces the only problem, unless the user mixes several.
- * @param {{layer: Layer, full: Full, offers: Api.ProblemKind[], recipes: Api.Offer[], seed: number}} props
+ * @param {{layer: Layer, fullConfig: Full, offers: Api.ProblemKind[], recipes: Api.Offer[], seed: number}} props
  */
-export function ProblemsCard({ layer, full, offers, recipes, seed }) {
-  const [mixing, setMixing] = useState(false);
+export function ProblemsCard({ layer, fullConfig, offers, recipes, seed }) {
+  const [wantsMixing, setWantsMixing] = useState(false);
   const [uploaded, setUploaded] = useState('');
   /** @type {{name: string}[]} */
-  const problems = Array.isArray(full.problems) ? full.problems : [];
-  const isMixing = mixing || problems.length > 1;
-  const problemsField = field(layer, full, 'problems');
-  const choose = (/** @type {object[]} */ chosen) =>
-    layer.onChange('problems', isMixing ? [...problems, ...chosen] : chosen);
+  const problems = Array.isArray(fullConfig.problems) ? fullConfig.problems : [];
+  const isMixing = wantsMixing || problems.length > 1;
+  const problemsField = makeField(layer, fullConfig, 'problems');
+  const choose = (/** @type {object[]} */ chosenProblems) =>
+    layer.onChange('problems', isMixing ? [...problems, ...chosenProblems] : chosenProblems);
   const take = (/** @type {Api.DatasetItem} */ { path, mapping }) => {
     setUploaded(path);
-    choose([{ ...newMember(layer.root, problemsField.node.items, 'file'), ...mapping, path }]);
+    choose([{ ...makeMember(layer.root, problemsField.node.items, 'file'), ...mapping, path }]);
   };
   return html`<section class="card launch-card" aria-labelledby="launch-problems">
     <h2 id="launch-problems">
@@ -106,7 +107,7 @@ export function ProblemsCard({ layer, full, offers, recipes, seed }) {
     </h2>
     <${ListField}
       field=${problemsField}
-      value=${full.problems}
+      value=${fullConfig.problems}
       layer=${{ ...layer, uploaded }}
       FormField=${FormField}
       label="problems"
@@ -126,15 +127,15 @@ export function ProblemsCard({ layer, full, offers, recipes, seed }) {
         html`<button
           type="button"
           class="button-quiet"
-          aria-pressed=${mixing}
+          aria-pressed=${wantsMixing}
           title="Add to the problems instead of replacing them"
-          onClick=${() => setMixing(!mixing)}
+          onClick=${() => setWantsMixing(!wantsMixing)}
         >
-          ${mixing ? 'Do not mix' : 'Mix'}
+          ${wantsMixing ? 'Do not mix' : 'Mix'}
         </button>`
       }
     <//>
-    <${Preview} problems=${full.problems} seed=${seed} />
+    <${Preview} problems=${fullConfig.problems} seed=${seed} />
   </section>`;
 }
 
@@ -149,7 +150,7 @@ function UploadProblems({ onDone }) {
  * @param {{problems: object[], seed: number}} props
  */
 function Preview({ problems, seed }) {
-  const key = useSettled(contentKey({ problems, seed }));
+  const key = useSettled(makeContentKey({ problems, seed }));
   const preview = useLoad(key, (signal) => post('/problems/preview', JSON.parse(key), { signal }), {
     subject: 'preview',
   });
@@ -160,15 +161,15 @@ function Preview({ problems, seed }) {
     ${
       data.items.length > 0 &&
       html`<table class="table">
-        <${Heads} of=${['prompt', 'answer']} />
+        <${Heads} heads=${['prompt', 'answer']} />
         <tbody>
           ${data.items.map(
             ({ prompt, answer }, i) => html`<tr key=${i}>
               <td>
-                <bdi>${oneLine(prompt)}</bdi>
+                <bdi>${toOneLine(prompt)}</bdi>
               </td>
               <td>
-                <bdi>${answer === null || answer === undefined ? '–' : oneLine(String(answer))}</bdi>
+                <bdi>${answer === null || answer === undefined ? '–' : toOneLine(String(answer))}</bdi>
               </td>
             </tr>`,
           )}
@@ -181,12 +182,12 @@ function Preview({ problems, seed }) {
 
 /** Returns the last value that did not change for a moment. @template T @param {T} value */
 function useSettled(value, pause = 300) {
-  const [settled, setSettled] = useState(value);
+  const [settledValue, setSettledValue] = useState(value);
   useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), pause);
+    const timer = setTimeout(() => setSettledValue(value), pause);
     return () => clearTimeout(timer);
   }, [value]);
-  return settled;
+  return settledValue;
 }
 
 /** Fields whose errors belong to all variants unless one of them writes the field. */

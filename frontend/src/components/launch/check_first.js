@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
-import { checkRequestOf, contentKey } from '../../lib/launch/form.js';
+import { makeCheckRequest, makeContentKey } from '../../lib/launch/form.js';
 import { CheckReport } from '../shared/check_report.js';
 import { Select, Status } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -16,7 +16,7 @@ const CHECKED = ['policy', 'problems', 'data', 'sampling', 'length', 'rewards'];
 const ENDED = ['finished', 'failed', 'stopped'];
 
 /** @param {Api.Config | null | undefined} config */
-const checkedOf = (config) => contentKey(CHECKED.map((section) => lookup(config, section)));
+const makeCheckedKey = (config) => makeContentKey(CHECKED.map((section) => lookup(config, section)));
 
 /** Loads the run of the form's newest check, whose id is in the address. @param {string} id */
 export const useCheck = (id) =>
@@ -40,11 +40,11 @@ export function IgnoreCheck({ ignoresCheck, check, failure, onIgnore }) {
 }
 
 /**
- * @param {{form: Form, fork: import('./fork.js').Fork | null, fulls: Api.Config[], blocked: boolean,
+ * @param {{form: Form, fork: import('./fork.js').Fork | null, fulls: Api.Config[], isBlocked: boolean,
  *   check: ReturnType<typeof useCheck>, onCheck: (id: string) => void,
  *   onApply: import('../shared/check_report.js').Apply}} props
  */
-export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply }) {
+export function CheckFirst({ form, fork, fulls, isBlocked, check, onCheck, onApply }) {
   const { variants } = form;
   const [name, setName] = useState('');
   const [failure, setFailure] = useState(/** @type {ApiError | null} */ (null));
@@ -61,7 +61,7 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply
     setFailure(null);
     try {
       // A repeated check of the same form is a new check, because a dataset or plugin may have been fixed.
-      const request = { ...checkRequestOf(form, index, fulls[index], fork), after: run?.id };
+      const request = { ...makeCheckRequest(form, index, fulls[index], fork), after: run?.id };
       const [checkRun] = await postOnce([request]);
       onCheck(checkRun.id);
     } catch (error) {
@@ -75,7 +75,7 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply
         <button
           type="button"
           class="button"
-          disabled=${blocked || busy || isRunning || !variants.length}
+          disabled=${isBlocked || busy || isRunning || !variants.length}
           onClick=${start}
           title="Test the policy, the grader and the rewards on some problems; takes minutes and trains nothing"
         >
@@ -108,7 +108,7 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck, onApply
       run &&
       html`<${Result}
         run=${run}
-        isStale=${!fulls.some((full) => checkedOf(full) === checkedOf(run.config))}
+        isStale=${!fulls.some((full) => makeCheckedKey(full) === makeCheckedKey(run.config))}
         onApply=${onApply}
       />`
     }

@@ -7,11 +7,11 @@ export function ChoicesField({ field, value, layer, label }) {
   const id = useId();
   /** @type {string[]} */
   const options = field.node.items.enum;
-  const chosen = Array.isArray(value) ? value : [];
+  const chosenOptions = Array.isArray(value) ? value : [];
   const turn = (/** @type {string} */ option) =>
     layer.onChange(
       field.path,
-      options.filter((word) => chosen.includes(word) !== (word === option)),
+      options.filter((word) => chosenOptions.includes(word) !== (word === option)),
     );
   return html`<${Row} field=${field} layer=${layer} label=${label} id=${id} wide>
     <span class="form-choices" role="group" aria-label=${label} aria-describedby=${`${id}-help`}>
@@ -20,7 +20,7 @@ export function ChoicesField({ field, value, layer, label }) {
           <input
             type="checkbox"
             id=${i ? undefined : id}
-            checked=${chosen.includes(option)}
+            checked=${chosenOptions.includes(option)}
             onChange=${() => turn(option)}
           />
           ${option}

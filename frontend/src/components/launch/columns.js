@@ -2,7 +2,7 @@
  * The columns of a file before its upload: the recognized ones, which can be changed, and three rows read with them.
  */
 import { html, useId } from '../../dom.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { toOneLine } from '../../lib/text/tokens.js';
 import { Heads } from '../shared/data_table.js';
 
 /** @typedef {Api.ColumnMapping} Mapping */
@@ -15,7 +15,7 @@ const PARTS = [
 ];
 
 /** @param {Mapping} mapping */
-const partOf = ({ answer_after: after, answer_form: form }) => (form === 'boxed' ? 'boxed' : after || 'text');
+const findPart = ({ answer_after: after, answer_form: form }) => (form === 'boxed' ? 'boxed' : after || 'text');
 
 /**
  * @param {{name: string, preview: Api.DatasetPreview, mapping: Mapping | null,
@@ -23,7 +23,7 @@ const partOf = ({ answer_after: after, answer_form: form }) => (form === 'boxed'
  */
 export function Columns({ name, preview, mapping, onChange, onKeep, onCancel }) {
   const { columns, rows, notes } = preview;
-  const broken = mapping !== null && rows.every(({ error }) => error);
+  const isBroken = mapping !== null && rows.every(({ error }) => error);
   return html`<section class="dataset-columns" aria-label="Columns of the file">
     <p>
       <strong><bdi>${name}</bdi></strong>
@@ -51,15 +51,15 @@ export function Columns({ name, preview, mapping, onChange, onKeep, onCancel }) 
       />
       <${Choice}
         label="Part of the answer"
-        value=${mapping ? partOf(mapping) : 'text'}
+        value=${mapping ? findPart(mapping) : 'text'}
         options=${PARTS.map(([key, title]) => [key, title])}
-        onChange=${(/** @type {string} */ chosen) => onChange(PARTS.find(([key]) => key === chosen)?.[2] ?? {})}
+        onChange=${(/** @type {string} */ chosenKey) => onChange(PARTS.find(([key]) => key === chosenKey)?.[2] ?? {})}
       />
     </div>
     ${
       rows.length > 0 &&
       html`<table class="table">
-        <${Heads} of=${['prompt', 'answer']} />
+        <${Heads} heads=${['prompt', 'answer']} />
         <tbody>
           ${rows.map(
             ({ prompt, answer, error, is_held_out: isHeldOut }, i) => html`<tr key=${i}>
@@ -67,8 +67,8 @@ export function Columns({ name, preview, mapping, onChange, onKeep, onCancel }) 
                 error
                   ? html`<td colspan="2" class="form-errors">${error}</td>`
                   : html`
-                    <td><bdi>${oneLine(prompt)}</bdi> ${isHeldOut && html`<span class="tag">held out</span>`}</td>
-                    <td><bdi>${oneLine(answer)}</bdi></td>
+                    <td><bdi>${toOneLine(prompt)}</bdi> ${isHeldOut && html`<span class="tag">held out</span>`}</td>
+                    <td><bdi>${toOneLine(answer)}</bdi></td>
                   `
               }
             </tr>`,
@@ -78,7 +78,7 @@ export function Columns({ name, preview, mapping, onChange, onKeep, onCancel }) 
     }
     ${notes.map((note) => html`<p class="form-help" key=${note}>${note}</p>`)}
     <div class="toolbar">
-      <button type="button" class="button button-primary" disabled=${!mapping || broken} onClick=${onKeep}>
+      <button type="button" class="button button-primary" disabled=${!mapping || isBroken} onClick=${onKeep}>
         Upload this file
       </button>
       <button type="button" class="button" onClick=${onCancel}>

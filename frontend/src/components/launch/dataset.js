@@ -15,7 +15,7 @@ import { ForOperator } from '../shared/role.js';
 /** @typedef {Api.ColumnMapping} Mapping */
 
 /** @param {Dataset} dataset */
-const labelOf = ({ name, rows, bytes }) =>
+const formatLabel = ({ name, rows, bytes }) =>
   `${name} · ${rows === null ? '' : `${plural(rows, 'row')}, `}${formatBytes(bytes)}`;
 
 /**
@@ -26,8 +26,8 @@ export function DatasetField({ field, value, layer, label }) {
   const id = useId();
   const list = useLoad('datasets', (signal) => get('/datasets', undefined, signal));
   const items = list.data?.items ?? [];
-  const chosen = items.find(({ path }) => path === value);
-  const [uploaded, setUploaded] = useState(layer.uploaded ?? '');
+  const chosenItem = items.find(({ path }) => path === value);
+  const [uploadedPath, setUploadedPath] = useState(layer.uploaded ?? '');
   const source = layer.item?.problem ?? layer.item;
   const setDataset = (/** @type {string} */ path, /** @type {Mapping | null | undefined} */ mapping) =>
     layer.onChange(field.path.replace(/\.path$/, ''), { ...source, ...mapping, path });
@@ -43,14 +43,14 @@ export function DatasetField({ field, value, layer, label }) {
           aria-describedby=${`${id}-help`}
         >
           ${
-            !chosen &&
+            !chosenItem &&
             html`<option value=${value ?? ''} selected>
               ${value || (list.data && !items.length ? 'No datasets yet' : 'Choose a dataset')}
             </option>`
           }
           ${items.map(
-            (item) => html`<option key=${item.path} value=${item.path} selected=${item === chosen}>
-              ${labelOf(item)}
+            (item) => html`<option key=${item.path} value=${item.path} selected=${item === chosenItem}>
+              ${formatLabel(item)}
             </option>`,
           )}
         </select>
@@ -61,13 +61,13 @@ export function DatasetField({ field, value, layer, label }) {
           onDone=${(/** @type {Dataset} */ { path, mapping }) => {
             list.reload();
             setDataset(path, mapping);
-            setUploaded(path);
+            setUploadedPath(path);
           }}
         />
         ${
-          chosen?.sha256 &&
+          chosenItem?.sha256 &&
           html`<${Delete}
-            dataset=${chosen}
+            dataset=${chosenItem}
             onDone=${() => {
               list.reload();
               choose('');
@@ -75,11 +75,11 @@ export function DatasetField({ field, value, layer, label }) {
           />`
         }
         ${
-          chosen?.sha256 &&
-          chosen.path === uploaded &&
+          chosenItem?.sha256 &&
+          chosenItem.path === uploadedPath &&
           html`<${Repeats}
-            key=${chosen.sha256}
-            sha256=${chosen.sha256}
+            key=${chosenItem.sha256}
+            sha256=${chosenItem.sha256}
             onDrop=${(/** @type {string} */ name) => layer.onChange(`data.${name}`, 'drop')}
           />`
         }
@@ -96,16 +96,16 @@ export function DatasetField({ field, value, layer, label }) {
 
 /** @param {{dataset: Dataset, onDone: () => void}} props */
 function Delete({ dataset, onDone }) {
-  const [asking, ask] = useState(false);
+  const [isAsking, setIsAsking] = useState(false);
   const go = () => remove(`/datasets/${dataset.sha256}`).then(onDone, sayError);
   return html`
-    <${IconButton} icon="trash" label="Delete this upload" title="Delete this upload" onClick=${() => ask(true)} />
+    <${IconButton} icon="trash" label="Delete this upload" title="Delete this upload" onClick=${() => setIsAsking(true)} />
     ${
-      asking &&
+      isAsking &&
       html`<${Confirm}
         title="Delete this upload?"
         confirm="Delete"
-        onClose=${() => ask(false)}
+        onClose=${() => setIsAsking(false)}
         onConfirm=${go}
         text=${`Finished runs keep the hash of ${dataset.name}. To train on it again, upload it again.`}
       />`

@@ -1,7 +1,7 @@
 /** The settings that are changed most often. They are always open and apply to all variants. */
 import { html } from '../../dom.js';
 import { getAt } from '../../lib/launch/layers.js';
-import { fieldAt, memberNames, tagOf } from '../../lib/launch/schema.js';
+import { findField, listMemberNames, readTag } from '../../lib/launch/schema.js';
 import { ESSENTIALS } from '../../lib/launch/settings.js';
 import { plural } from '../../lib/text/format.js';
 import { FormField } from './field.js';
@@ -23,20 +23,20 @@ const withWholeKl = (layer) => ({
   onReset: (path) => layer.onReset?.(path === `${KL}.type` ? KL : path),
 });
 
-/** @param {Layer} layer @param {any} full @param {string} path @returns {import('./row.js').Field | undefined} */
-function essentialAt(layer, full, path) {
-  if (path !== `${KL}.type`) return fieldAt(layer.root, path, full);
-  const { node, ...field } = /** @type {import('./row.js').Field} */ (fieldAt(layer.root, KL, full));
-  const names = memberNames(layer.root, node);
-  return { ...field, key: tagOf(node), path, kind: 'choice', node: { enum: names, description: node.description } };
+/** @param {Layer} layer @param {any} fullConfig @param {string} path @returns {import('./row.js').Field | undefined} */
+function findEssentials(layer, fullConfig, path) {
+  if (path !== `${KL}.type`) return findField(layer.root, path, fullConfig);
+  const { node, ...field } = /** @type {import('./row.js').Field} */ (findField(layer.root, KL, fullConfig));
+  const names = listMemberNames(layer.root, node);
+  return { ...field, key: readTag(node), path, kind: 'choice', node: { enum: names, description: node.description } };
 }
 
 /**
- * @param {{layer: Layer, full: import('../../lib/launch/layers.js').Fields, seeds: string,
- *   parsed: {seeds: number[], error: string}, onSeeds: (text: string) => void}} props
+ * @param {{layer: Layer, fullConfig: import('../../lib/launch/layers.js').Fields, seeds: string,
+ *   parsedSeeds: {seeds: number[], error: string}, onSeeds: (text: string) => void}} props
  */
-export function EssentialsCard({ layer, full, seeds, parsed, onSeeds }) {
-  const fields = ESSENTIALS.flatMap(([path]) => essentialAt(layer, full, path) ?? []);
+export function EssentialsCard({ layer, fullConfig, seeds, parsedSeeds, onSeeds }) {
+  const fields = ESSENTIALS.flatMap(([path]) => findEssentials(layer, fullConfig, path) ?? []);
   return html`<section class="card launch-card" aria-labelledby="launch-essentials">
     <h2 id="launch-essentials">
       <span class="launch-number">4</span> Essentials
@@ -46,18 +46,18 @@ export function EssentialsCard({ layer, full, seeds, parsed, onSeeds }) {
         (field) => html`<${FormField}
           key=${field.path}
           field=${field}
-          value=${getAt(full, field.path)}
+          value=${getAt(fullConfig, field.path)}
           layer=${withWholeKl(layer)}
           label=${field.path.replace(/^objective\./, '')}
         />`,
       )}
-      <${Seeds} text=${seeds} parsed=${parsed} onChange=${onSeeds} />
+      <${Seeds} text=${seeds} parsedSeeds=${parsedSeeds} onChange=${onSeeds} />
     </div>
   </section>`;
 }
 
-/** @param {{text: string, parsed: {seeds: number[], error: string}, onChange: (text: string) => void}} props */
-function Seeds({ text, parsed, onChange }) {
+/** @param {{text: string, parsedSeeds: {seeds: number[], error: string}, onChange: (text: string) => void}} props */
+function Seeds({ text, parsedSeeds, onChange }) {
   return html`<div class="form-field">
     <div class="form-label">
       <label for="launch-seeds"><span class="form-words">Seeds</span></label>
@@ -69,13 +69,13 @@ function Seeds({ text, parsed, onChange }) {
       onInput=${(event) => onChange(event.target.value)}
       spellcheck=${false}
       autocomplete="off"
-      aria-invalid=${parsed.error ? 'true' : undefined}
+      aria-invalid=${parsedSeeds.error ? 'true' : undefined}
       aria-describedby="launch-seeds-help"
     />
     <p class="form-help" id="launch-seeds-help">
       Each variant runs once per seed: a list (<code>0,1,2</code>) or a range (<code>0-4</code>).${' '}
-      ${parsed.error ? '' : `${plural(parsed.seeds.length, 'seed')}.`}
+      ${parsedSeeds.error ? '' : `${plural(parsedSeeds.seeds.length, 'seed')}.`}
     </p>
-    <${Errors} errors=${parsed.error ? [parsed.error] : []} id="launch-seeds-error" />
+    <${Errors} errors=${parsedSeeds.error ? [parsedSeeds.error] : []} id="launch-seeds-error" />
   </div>`;
 }

@@ -1,6 +1,14 @@
 /** Form fields created from the JSON Schema, with one component for each kind of node. */
 import { html, useId, useState } from '../../dom.js';
-import { fieldsOf, isRecord, memberNames, memberOf, readTyped, tagOf, writeTyped } from '../../lib/launch/schema.js';
+import {
+  listFields,
+  isRecord,
+  listMemberNames,
+  findMember,
+  readTyped,
+  readTag,
+  writeTyped,
+} from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
 import { meansSeveral } from '../../lib/launch/sweep.js';
 import { ChoicesField } from './choices_field.js';
@@ -8,7 +16,7 @@ import { DatasetField } from './dataset.js';
 import { ListField } from './list_field.js';
 import { Name } from './name.js';
 import { PassRatesField } from './pass_rates.js';
-import { Differs, Errors, Reset, Row, Sentence, described } from './row.js';
+import { Differs, Errors, Reset, Row, Sentence, makeAriaProps } from './row.js';
 import { SuitesField } from './suites_field.js';
 import { SweepKnob } from './sweep_knob.js';
 import { lookup } from '../../lib/lookup.js';
@@ -52,46 +60,46 @@ const KIND_FIELDS = {
 /** @param {FieldProps} props */
 function TextField({ field, value, layer, label }) {
   const id = useId();
-  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  const [typedText, setTypedText] = useState(/** @type {string | null} */ (null));
   const isParted = isRecord(value) || Array.isArray(value);
   const paths = [field.path, ...Object.keys(isParted ? value : {}).map((key) => `${field.path}.${key}`)];
   const errors = paths.flatMap((path) => layer.errorsAt(path));
   const takesSeveral = field.kind === 'number' && layer.onSweep;
-  const isSeveral = takesSeveral && typed !== null && meansSeveral(typed);
-  const isTyped = typed !== null && (isSeveral || spell(readTyped(field.node, typed)) === spell(value));
-  const shown = isTyped ? typed : writeTyped(value);
+  const isSeveral = takesSeveral && typedText !== null && meansSeveral(typedText);
+  const isTyped = typedText !== null && (isSeveral || spell(readTyped(field.node, typedText)) === spell(value));
+  const shownText = isTyped ? typedText : writeTyped(value);
   const change = (event) => {
-    setTyped(event.target.value);
+    setTypedText(event.target.value);
     if (takesSeveral && meansSeveral(event.target.value)) return;
     layer.onChange(field.path, readTyped(field.node, event.target.value));
   };
   const leave = (event) => {
     if (!isSeveral) return;
-    setTyped(null);
+    setTypedText(null);
     layer.onSweep?.(field.path, event.target.value);
   };
   const isLong = field.kind === 'record' || (field.node.maxLength ?? 0) > 1000;
-  const shared = {
+  const inputProps = {
     id,
     class: 'field',
-    value: shown,
+    value: shownText,
     onInput: change,
     onChange: leave,
     spellcheck: false,
     autocomplete: 'off',
-    ...described(id, errors),
+    ...makeAriaProps(id, errors),
   };
   const row = { field, layer: { ...layer, errorsAt: () => errors }, label, id, value };
   return html`<${Row} ...${row}>
     ${isSeveral && html`<p class="form-help">Press Enter to sweep these values.</p>`}
     ${
       isLong
-        ? html`<textarea rows="2" ...${shared} placeholder=${field.kind === 'record' ? '{}' : ''}></textarea>`
+        ? html`<textarea rows="2" ...${inputProps} placeholder=${field.kind === 'record' ? '{}' : ''}></textarea>`
         : html`<input
           type="text"
           inputmode=${field.kind === 'number' ? 'decimal' : undefined}
           placeholder=${field.required ? 'required' : ''}
-          ...${shared}
+          ...${inputProps}
         />`
     }
   <//>`;
@@ -117,14 +125,14 @@ function ChoiceField({ field, value, layer, label }) {
             value=${value ?? ''}
             onInput=${change}
             placeholder="type to search"
-            ...${described(id, errors)}
+            ...${makeAriaProps(id, errors)}
           />
           <datalist id=${`${id}-list`}>
             ${options.map((option) => html`<option value=${option}></option>`)}
           </datalist>
         `
         : html`<span class="select">
-          <select id=${id} value=${String(value)} onChange=${change} ...${described(id, errors)}>
+          <select id=${id} value=${String(value)} onChange=${change} ...${makeAriaProps(id, errors)}>
             ${options.map(
               (option) => html`<option value=${String(option)} selected=${option === value}>
                 ${String(option) || 'none'}
@@ -151,7 +159,7 @@ function CheckField({ field, value, layer, label }) {
           id=${id}
           checked=${value === true}
           onChange=${(event) => layer.onChange(field.path, event.target.checked)}
-          ...${described(id, errors)}
+          ...${makeAriaProps(id, errors)}
         />
       </label>
       <${Name} id=${id} field=${field} label=${label} />
@@ -171,10 +179,10 @@ function TupleField({ field, value, layer, label }) {
   const id = useId();
   const items = Array.isArray(value) ? value : [];
   const errors = [field.path, ...items.map((_, i) => `${field.path}.${i}`)].flatMap((path) => layer.errorsAt(path));
-  const change = (/** @type {number} */ at) => (/** @type {Event & {target: HTMLInputElement}} */ event) =>
+  const change = (/** @type {number} */ index) => (/** @type {Event & {target: HTMLInputElement}} */ event) =>
     layer.onChange(
       field.path,
-      items.map((item, i) => (i === at ? readTyped(field.node.prefixItems[i], event.target.value) : item)),
+      items.map((item, i) => (i === index ? readTyped(field.node.prefixItems[i], event.target.value) : item)),
     );
   return html`<${Row} field=${field} layer=${{ ...layer, errorsAt: () => errors }} label=${label} id=${id}>
     <span class="form-tuple">
@@ -187,7 +195,7 @@ function TupleField({ field, value, layer, label }) {
           inputmode="decimal"
           value=${writeTyped(item)}
           onChange=${change(i)}
-          ...${described(id, errors)}
+          ...${makeAriaProps(id, errors)}
         />`,
       )}
     </span>
@@ -199,7 +207,7 @@ function TupleField({ field, value, layer, label }) {
  * @param {{node: Field['node'], value: any, path: string, layer: Layer}} props
  */
 function Fields({ node, value, path, layer }) {
-  const fields = fieldsOf(layer.root, node, value, path).filter((field) => !layer.isOff?.(field.path));
+  const fields = listFields(layer.root, node, value, path).filter((field) => !layer.isOff?.(field.path));
   const secondary = fields.filter(
     (field) => layer.secondary?.includes(field.path) && !layer.isOwn(field.path) && !layer.errorsAt(field.path).length,
   );
@@ -231,10 +239,10 @@ function SectionField({ field, value, layer, label }) {
 /** The choice of a union's member, with the member's description and fields. @param {FieldProps} props */
 function UnionField({ field, value, layer, label }) {
   const id = useId();
-  const tag = tagOf(field.node);
+  const tag = readTag(field.node);
   const errors = [...layer.errorsAt(field.path), ...layer.errorsAt(`${field.path}.${tag}`)];
-  const names = memberNames(layer.root, field.node);
-  const member = memberOf(layer.root, field.node, lookup(value, tag));
+  const names = listMemberNames(layer.root, field.node);
+  const member = findMember(layer.root, field.node, lookup(value, tag));
   const choose = (event) => layer.onChange(field.path, { [tag]: event.target.value });
   return html`<fieldset
     class=${layer.isOwn(field.path) ? 'form-part form-union is-own' : 'form-part form-union'}
@@ -248,7 +256,7 @@ function UnionField({ field, value, layer, label }) {
         <${SweepKnob} field=${field} value=${value} layer=${layer} />
       </div>
       <span class="select">
-        <select id=${id} value=${lookup(value, tag)} onChange=${choose} ...${described(id, errors)}>
+        <select id=${id} value=${lookup(value, tag)} onChange=${choose} ...${makeAriaProps(id, errors)}>
           ${names.map(
             (name) => html`<option value=${name} selected=${name === lookup(value, tag)}>
               ${name}

@@ -24,10 +24,10 @@ async function loadFork(id, signal) {
  * @returns {Omit<import('../../data/resource.js').Resource<Fork>, 'put'>}
  */
 export function useFork({ fork, step }) {
-  const loaded = useLoad(fork ? `fork ${fork}` : null, (signal) => loadFork(fork, signal));
+  const resource = useLoad(fork ? `fork ${fork}` : null, (signal) => loadFork(fork, signal));
   return {
-    ...loaded,
-    data: loaded.data && { ...loaded.data, step: step >= 0 ? step : (loaded.data.checkpoints[0]?.step ?? 0) },
+    ...resource,
+    data: resource.data && { ...resource.data, step: step >= 0 ? step : (resource.data.checkpoints[0]?.step ?? 0) },
   };
 }
 

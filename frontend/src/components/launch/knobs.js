@@ -1,8 +1,8 @@
 /** Knobs of one layer: the changed ones, and all others by group or search. */
 import { html } from '../../dom.js';
-import { fieldAt, isList } from '../../lib/launch/schema.js';
-import { isOff, pathsMatching } from '../../lib/launch/settings.js';
-import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../../lib/launch/layers.js';
+import { findField, isList } from '../../lib/launch/schema.js';
+import { isOff, findPaths } from '../../lib/launch/settings.js';
+import { getAt, setAt, spell, unsetAt, writes, listWrittenPaths } from '../../lib/launch/layers.js';
 import { FormField } from './field.js';
 import { Errors } from './row.js';
 
@@ -21,7 +21,7 @@ import { Errors } from './row.js';
  *   differsAt?: import('./row.js').Layer['differsAt']}} parts
  * @returns {import('./row.js').Layer}
  */
-export const layerOf = ({
+export const makeLayer = ({
   root,
   secondary,
   switches = {},
@@ -42,7 +42,7 @@ export const layerOf = ({
   belowAt: (path) => getAt(below, path),
   errorsAt: (path) =>
     errors
-      .map((error) => movedToRecord(root, error, full))
+      .map((error) => moveToRecord(root, error, full))
       .filter((error) => error.path === path)
       .map(({ message }) => message),
   onChange: (path, value) => onChanges(setAt(changes, path, value, full)),
@@ -55,14 +55,14 @@ export const layerOf = ({
  * Moves an error inside a record to the record, which is edited as one text.
  * @param {Node} root
  * @param {FieldError} error
- * @param {Fields} full
+ * @param {Fields} fullConfig
  */
-export function movedToRecord(root, error, full) {
-  const parts = error.path.split('.');
-  for (let n = parts.length - 1; n > 0; n -= 1) {
-    const path = parts.slice(0, n).join('.');
-    if (fieldAt(root, path, full)?.kind === 'record')
-      return { path, message: `${parts.slice(n).join('.')}: ${error.message}` };
+export function moveToRecord(root, error, fullConfig) {
+  const segments = error.path.split('.');
+  for (let count = segments.length - 1; count > 0; count -= 1) {
+    const path = segments.slice(0, count).join('.');
+    if (findField(root, path, fullConfig)?.kind === 'record')
+      return { path, message: `${segments.slice(count).join('.')}: ${error.message}` };
   }
   return error;
 }
@@ -71,10 +71,10 @@ export function movedToRecord(root, error, full) {
  * Returns an error with a plain message if no file is chosen yet, because the service sees only an empty text.
  * @param {Node} root
  * @param {FieldError} error
- * @param {Fields} full
+ * @param {Fields} fullConfig
  */
-export const withPlainMessage = (root, error, full) =>
-  fieldAt(root, error.path, full)?.kind === 'dataset' && getAt(full, error.path) === ''
+export const withPlainMessage = (root, error, fullConfig) =>
+  findField(root, error.path, fullConfig)?.kind === 'dataset' && getAt(fullConfig, error.path) === ''
     ? { ...error, message: 'choose or upload a file' }
     : error;
 
@@ -82,13 +82,14 @@ export const withPlainMessage = (root, error, full) =>
  * Returns the path of the field in which an error can be corrected: the list around it, or the union of a tag.
  * @param {Node} root
  * @param {string} path
- * @param {Fields} full
+ * @param {Fields} fullConfig
  */
-export function knobOfError(root, path, full) {
-  const parts = path.split('.');
-  for (let n = 1; n <= parts.length; n += 1) {
-    const field = fieldAt(root, parts.slice(0, n).join('.'), full);
-    if (!field) return n > 1 ? fieldAt(root, parts.slice(0, n - 1).join('.'), full)?.path : undefined;
+export function findKnobOfError(root, path, fullConfig) {
+  const segments = path.split('.');
+  for (let count = 1; count <= segments.length; count += 1) {
+    const field = findField(root, segments.slice(0, count).join('.'), fullConfig);
+    if (!field)
+      return count > 1 ? findField(root, segments.slice(0, count - 1).join('.'), fullConfig)?.path : undefined;
     if (isList(field.kind)) return field.path;
   }
   return path;
@@ -100,27 +101,27 @@ const covers = (outer, path) => path === outer || path.startsWith(`${outer}.`);
 const withoutInner = (paths) => paths.filter((path) => !paths.some((outer) => outer !== path && covers(outer, path)));
 
 /** Returns the paths that this layer writes or that have errors. @param {Parameters<typeof ChangedKnobs>[0]} props */
-function pathsToShow({ root, groups, changes, below, full, errors, hidden = [], open = [] }) {
-  const shown = [...hidden, ...groups.flatMap(({ title, fields }) => (open.includes(title) ? fields : []))];
-  const errorPaths = errors.flatMap(({ path }) => knobOfError(root, path, full) ?? []);
-  const paths = [...new Set([...writtenPaths(changes, below), ...errorPaths])].filter(
+function choosePaths({ root, groups, changes, below, full, errors, hidden = [], open = [] }) {
+  const shownPaths = [...hidden, ...groups.flatMap(({ title, fields }) => (open.includes(title) ? fields : []))];
+  const errorPaths = errors.flatMap(({ path }) => findKnobOfError(root, path, full) ?? []);
+  const paths = [...new Set([...listWrittenPaths(changes, below), ...errorPaths])].filter(
     (path) => !['name', 'preset'].includes(path),
   );
-  return withoutInner(paths).filter((path) => !shown.some((outer) => covers(outer, path)));
+  return withoutInner(paths).filter((path) => !shownPaths.some((outer) => covers(outer, path)));
 }
 
-const labelOf = (/** @type {string} */ path) => path.replace(/^objective\./, '');
+const formatLabel = (/** @type {string} */ path) => path.replace(/^objective\./, '');
 
 /**
- * @typedef {Parameters<typeof layerOf>[0] & {groups: KnobGroup[], hidden?: string[]}} KnobProps
+ * @typedef {Parameters<typeof makeLayer>[0] & {groups: KnobGroup[], hidden?: string[]}} KnobProps
  *   `hidden`: paths that are shown elsewhere
  */
 
 /** Returns a function that renders the field at a path. @param {KnobProps} props */
-const fieldRenderer = (props) => {
-  const layer = layerOf(props);
+const makeFieldRenderer = (props) => {
+  const layer = makeLayer(props);
   return (/** @type {string} */ path) => {
-    const field = fieldAt(props.root, path, props.full);
+    const field = findField(props.root, path, props.full);
     return (
       field &&
       html`<${FormField}
@@ -128,7 +129,7 @@ const fieldRenderer = (props) => {
         field=${field}
         value=${getAt(props.full, path)}
         layer=${layer}
-        label=${labelOf(path)}
+        label=${formatLabel(path)}
       />`
     );
   };
@@ -140,23 +141,23 @@ const fieldRenderer = (props) => {
  */
 export function ChangedKnobs(props) {
   const { root, full, errors } = props;
-  const paths = pathsToShow(props);
-  const fieldless = errors.filter(({ path }) => path === 'preset' || !knobOfError(root, path, full));
+  const paths = choosePaths(props);
+  const fieldless = errors.filter(({ path }) => path === 'preset' || !findKnobOfError(root, path, full));
   if (!paths.length && !fieldless.length) return null;
   return html`<div class="knobs">
     <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />
-    <div class="form-grid">${paths.map(fieldRenderer(props))}</div>
+    <div class="form-grid">${paths.map(makeFieldRenderer(props))}</div>
   </div>`;
 }
 
 /** Buttons for the groups of knobs. @param {KnobProps & {open: string[], onOpen: (open: string[]) => void}} props */
 export function KnobGroups({ groups, changes, below, open, onOpen }) {
-  const written = writtenPaths(changes, below);
+  const changedPaths = listWrittenPaths(changes, below);
   const toggle = (/** @type {string} */ title) =>
     onOpen(open.includes(title) ? open.filter((openTitle) => openTitle !== title) : [...open, title]);
   return html`<div class="knob-groups" role="group" aria-label="Knobs">
     ${groups.map(({ title, fields }) => {
-      const changed = written.filter((path) => fields.some((field) => covers(field, path))).length;
+      const changedCount = changedPaths.filter((path) => fields.some((field) => covers(field, path))).length;
       return html`<button
         type="button"
         class="knob-group"
@@ -166,9 +167,9 @@ export function KnobGroups({ groups, changes, below, open, onOpen }) {
       >
         ${title}
         ${
-          changed > 0 &&
-          html`<span class="knob-count" title=${`${changed} changed`}>
-            ${changed}
+          changedCount > 0 &&
+          html`<span class="knob-count" title=${`${changedCount} changed`}>
+            ${changedCount}
           </span>`
         }
       </button>`;
@@ -182,11 +183,11 @@ export function KnobGroups({ groups, changes, below, open, onOpen }) {
  */
 export function KnobPanels({ open, search, ...props }) {
   const { root, full, groups } = props;
-  const { isOff: isFieldOff } = layerOf(props);
+  const { isOff: isFieldOff } = makeLayer(props);
   const panels = groups
     .map(({ title, fields }) => {
       const isWhole = search ? title.toLowerCase().includes(search.toLowerCase()) : open.includes(title);
-      const paths = isWhole ? fields : search ? pathsMatching(root, full, fields, search) : [];
+      const paths = isWhole ? fields : search ? findPaths(root, full, fields, search) : [];
       return { title, paths: paths.filter((path) => !isFieldOff?.(path)) };
     })
     .filter(({ paths }) => paths.length);
@@ -195,7 +196,7 @@ export function KnobPanels({ open, search, ...props }) {
     ${panels.map(
       ({ title, paths }) => html`<section class="knob-panel" key=${title} aria-label=${title}>
         <h3>${title}</h3>
-        <div class="form-grid">${paths.map(fieldRenderer(props))}</div>
+        <div class="form-grid">${paths.map(makeFieldRenderer(props))}</div>
       </section>`,
     )}
   </div>`;

@@ -7,21 +7,21 @@ import { comparisonAddress, experimentAddress } from '../../lib/runs/addresses.j
 /**
  * Sends the form once. A second click or a retry with the same content does not launch it again.
  * @typedef {import('../../data/api.js').ApiError} ApiError
- * @typedef {{launching: boolean, failure: ApiError | null}} LaunchState
+ * @typedef {{isLaunching: boolean, failure: ApiError | null}} LaunchState
  * @param {import('../../lib/launch/form.js').Request[]} requests @param {import('./fork.js').Fork | null} fork
  */
 export function useLaunch(requests, fork) {
-  const [state, setState] = useState(/** @type {LaunchState} */ ({ launching: false, failure: null }));
+  const [state, setState] = useState(/** @type {LaunchState} */ ({ isLaunching: false, failure: null }));
   const postOnce = usePostOnce();
   const content = JSON.stringify(requests);
   const isSearch = /** @type {any} */ (requests[0]?.body)?.sweep?.method === 'search';
-  useEffect(() => setState({ launching: false, failure: null }), [content]);
+  useEffect(() => setState({ isLaunching: false, failure: null }), [content]);
   const onLaunch = async () => {
-    setState({ launching: true, failure: null });
+    setState({ isLaunching: true, failure: null });
     try {
-      navigate(addressOfLaunched(await postOnce(requests), fork, isSearch));
+      navigate(chooseAddress(await postOnce(requests), fork, isSearch));
     } catch (failure) {
-      setState({ launching: false, failure: /** @type {ApiError} */ (failure) });
+      setState({ isLaunching: false, failure: /** @type {ApiError} */ (failure) });
     }
   };
   return { ...state, onLaunch };
@@ -29,11 +29,11 @@ export function useLaunch(requests, fork) {
 
 /**
  * Returns the address of the launched experiment, of the fork, or of several forks with their parent.
- * @param {{id: string}[]} launched @param {import('./fork.js').Fork | null} fork @param {boolean} isSearch
+ * @param {{id: string}[]} launchedItems @param {import('./fork.js').Fork | null} fork @param {boolean} isSearch
  */
-function addressOfLaunched(launched, fork, isSearch) {
-  if (!fork) return experimentAddress(launched[0].id, { tab: isSearch ? 'search' : '' });
-  return launched.length === 1
-    ? `/run/${launched[0].id}`
-    : comparisonAddress([fork.run.id, ...launched.map(({ id }) => id)]);
+function chooseAddress(launchedItems, fork, isSearch) {
+  if (!fork) return experimentAddress(launchedItems[0].id, { tab: isSearch ? 'search' : '' });
+  return launchedItems.length === 1
+    ? `/run/${launchedItems[0].id}`
+    : comparisonAddress([fork.run.id, ...launchedItems.map(({ id }) => id)]);
 }

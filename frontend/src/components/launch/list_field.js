@@ -1,7 +1,15 @@
 /** A list in the form whose items are members of a union. */
 import { html, useId, useState } from '../../dom.js';
 import { plural } from '../../lib/text/format.js';
-import { defaultOf, fieldsOf, isRecord, memberNames, newMember, shapeOf, tagOf } from '../../lib/launch/schema.js';
+import {
+  makeDefault,
+  listFields,
+  isRecord,
+  listMemberNames,
+  makeMember,
+  findShape,
+  readTag,
+} from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
 import { IconButton } from '../shared/icons.js';
 import { Errors, Reset, Sentence } from './row.js';
@@ -33,10 +41,10 @@ export function ListField({
   const id = useId();
   const items = Array.isArray(value) ? value : [];
   const node = field.node.items;
-  const names = memberNames(layer.root, node);
+  const names = listMemberNames(layer.root, node);
   const setItems = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
   const add = (event) => {
-    const item = event.target.value && newMember(layer.root, node, event.target.value);
+    const item = event.target.value && makeMember(layer.root, node, event.target.value);
     if (item) setItems(isSingle ? [item] : [...items, item]);
     event.target.value = '';
   };
@@ -64,7 +72,7 @@ export function ListField({
         FormField=${FormField}
         titles=${titles}
         alone=${items.length === 1}
-        onRemove=${isSingle ? null : () => setItems(items.filter((_, at) => at !== i))}
+        onRemove=${isSingle ? null : () => setItems(items.filter((_, index) => index !== i))}
       />`,
     )}
     <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
@@ -83,32 +91,32 @@ export function ListField({
 /**
  * One item. Fields with changed values are always shown, and the other fields on request.
  * @param {{item: any, path: string, node: Field['node'], layer: Layer, FormField: (props: any) => any,
- *   titles: Map<string, string>, alone: boolean, shown?: string[], onRemove: (() => void) | null}} props `shown`: fields that
- *   are shown in any case
+ *   titles: Map<string, string>, alone: boolean, shownKeys?: string[], onRemove: (() => void) | null}} props
+ *   `shownKeys`: fields that are shown in any case
  */
-export function ListItem({ item, path, node, layer, FormField, titles, alone, shown = [], onRemove }) {
-  const [open, setOpen] = useState(false);
-  const tag = node.discriminator ? tagOf(node) : 'name';
+export function ListItem({ item, path, node, layer, FormField, titles, alone, shownKeys = [], onRemove }) {
+  const [isOpen, setIsOpen] = useState(false);
+  const tag = node.discriminator ? readTag(node) : 'name';
   const name = isRecord(item) ? lookup(item, tag) : undefined;
   const itemLayer = { ...layer, onReset: undefined, isOwn: () => false, item };
-  const fields = fieldsOf(layer.root, node, item, path);
+  const fields = listFields(layer.root, node, item, path);
   const shownFields = fields.filter(
     (field) =>
-      open ||
+      isOpen ||
       field.required ||
-      shown.includes(field.key) ||
+      shownKeys.includes(field.key) ||
       (field.key === 'weight' && !alone) ||
       layer.errorsAt(field.path).length ||
-      spell(lookup(item, field.key)) !== spell(defaultOf(layer.root, field.node)),
+      spell(lookup(item, field.key)) !== spell(makeDefault(layer.root, field.node)),
   );
   return html`<div class="form-item">
     <div class="form-item-head">
       <strong>${titles.get(name) ?? name ?? '?'}</strong>
       <span class="spacer"></span>
       ${
-        fields.length > shownFields.length || open
-          ? html`<button type="button" class="button-quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-            ${open ? 'fewer fields' : plural(fields.length - shownFields.length, 'more field')}
+        fields.length > shownFields.length || isOpen
+          ? html`<button type="button" class="button-quiet" aria-expanded=${isOpen} onClick=${() => setIsOpen(!isOpen)}>
+            ${isOpen ? 'fewer fields' : plural(fields.length - shownFields.length, 'more field')}
           </button>`
           : null
       }
@@ -122,7 +130,7 @@ export function ListItem({ item, path, node, layer, FormField, titles, alone, sh
       id=${`error-${path}`}
     />
     <p class="form-help">
-      <${Sentence} text=${shapeOf(layer.root, node, item)?.description ?? ''} />
+      <${Sentence} text=${findShape(layer.root, node, item)?.description ?? ''} />
     </p>
     ${
       shownFields.length > 0 &&

@@ -67,19 +67,19 @@ export function MemoryEstimates({ names, verdicts, onApply }) {
 
 /** @param {{memory: Memory, whose: string, onApply: (changes: Api.MemoryChange[]) => void}} props */
 function MemoryEstimate({ memory, whose, onApply }) {
-  const of = whose ? ` of ${whose}` : '';
+  const ownerText = whose ? ` of ${whose}` : '';
   if (typeof memory.peak_bytes !== 'number')
-    return html`<p class="form-help memory">Memory${of}: ${memory.unknown}</p>`;
+    return html`<p class="form-help memory">Memory${ownerText}: ${memory.unknown}</p>`;
   const needsHost = memory.device === 'gpu' && (memory.host_bytes ?? 0) > 0;
-  return html`<section class="memory" aria-label=${`Memory${of}`}>
+  return html`<section class="memory" aria-label=${`Memory${ownerText}`}>
     <details>
       <summary>
-        Memory${of}: <strong>about ${formatBytes(memory.peak_bytes)}</strong> at its peak,${' '}
+        Memory${ownerText}: <strong>about ${formatBytes(memory.peak_bytes)}</strong> at its peak,${' '}
         ${memory.phase === 'sample' ? 'while it samples' : 'while it learns'}
       </summary>
       <${MemoryParts} parts=${memory.parts ?? {}} total=${memory.peak_bytes} />
       <p class="form-help">
-        Counted for ${countedFor(memory)}, prompts of ${memory.prompt_tokens} tokens and completions of maximum length.
+        Counted for ${describeDevices(memory)}, prompts of ${memory.prompt_tokens} tokens and completions of maximum length.
         ${needsHost && ` The host needs ${formatBytes(memory.host_bytes)} more.`}
       </p>
     </details>
@@ -98,10 +98,11 @@ function MemoryEstimate({ memory, whose, onApply }) {
  * Returns the device to which the numbers apply, e.g. "each of 4 GPUs".
  * @param {Memory} memory
  */
-function countedFor({ device, devices = 1, nodes = 1 }) {
-  const where = nodes > 1 ? ` of each of ${nodes} nodes` : '';
-  if (devices > 1) return (device === 'cpu' ? `${devices} processes in one slot` : `each of ${devices} GPUs`) + where;
-  return (device === 'cpu' ? 'a processor' : 'a GPU') + where;
+function describeDevices({ device, devices = 1, nodes = 1 }) {
+  const nodeText = nodes > 1 ? ` of each of ${nodes} nodes` : '';
+  if (devices > 1)
+    return (device === 'cpu' ? `${devices} processes in one slot` : `each of ${devices} GPUs`) + nodeText;
+  return (device === 'cpu' ? 'a processor' : 'a GPU') + nodeText;
 }
 
 /** @param {{parts: Record<string, number>, total: number}} props */
@@ -123,11 +124,11 @@ function MemoryParts({ parts, total }) {
 /** @param {{slot: Api.MemorySlot, onApply: (changes: Api.MemoryChange[]) => void}} props */
 function Slot({ slot, onApply }) {
   const device = `${slot.slots > 1 ? `${plural(slot.slots, 'slot')} of ` : ''}${slot.host}`;
-  const room =
+  const roomText =
     typeof slot.usable_bytes === 'number'
       ? ` (${formatBytes(slot.usable_bytes)} usable${slot.slots > 1 ? ' each' : ''})`
       : '';
-  const slotName = html`<span title=${slot.device_name}>${device}${room}</span>`;
+  const slotName = html`<span title=${slot.device_name}>${device}${roomText}</span>`;
   const changes = slot.changes ?? [];
   if (slot.verdict === 'fits') return html`<${Icon} name="check" size=${12} /> Fits on ${slotName}`;
   if (slot.verdict === 'unknown') return html`${slotName} does not report its memory`;
@@ -137,9 +138,9 @@ function Slot({ slot, onApply }) {
   return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Fits with changes on</span> ${slotName}
     <ul class="memory-changes">
       ${changes.map(
-        ({ path, value, saves_bytes: saved }) => html`<li key=${path}>
+        ({ path, value, saves_bytes: savedBytes }) => html`<li key=${path}>
           <span title=${path}>${lookup(MEASURES, path) ?? path}${typeof value === 'number' ? `: ${value} tokens` : ''}</span>
-          ${' '}(saves ${formatBytes(saved)})
+          ${' '}(saves ${formatBytes(savedBytes)})
         </li>`,
       )}
     </ul>

@@ -2,12 +2,12 @@
 import { html, useState } from '../../dom.js';
 
 /**
- * @param {{label: string, typed: string | null, value: string, placeholder?: string, isRight: boolean,
+ * @param {{label: string, typedText: string | null, value: string, placeholder?: string, isRight: boolean,
  *   inputmode: string, onType: (text: string | null) => void}} props
  */
 const LabelledInput = ({
   label,
-  typed,
+  typedText,
   value,
   placeholder,
   isRight,
@@ -19,7 +19,7 @@ const LabelledInput = ({
     class="field"
     inputmode=${inputmode}
     placeholder=${placeholder}
-    value=${typed ?? value}
+    value=${typedText ?? value}
     aria-invalid=${isRight ? undefined : 'true'}
     onInput=${(event) => onType(event.target.value)}
     onBlur=${() => onType(null)}
@@ -28,15 +28,15 @@ const LabelledInput = ({
 
 /** @param {{label: string, value: number, onChange: (value: number) => void}} props */
 export function WholeNumber({ label, value, onChange }) {
-  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
-  const isRight = typed === null || /^\d{1,10}$/.test(typed);
+  const [typedText, setTypedText] = useState(/** @type {string | null} */ (null));
+  const isRight = typedText === null || /^\d{1,10}$/.test(typedText);
   const onType = (/** @type {string | null} */ text) => {
-    setTyped(text);
+    setTypedText(text);
     if (text !== null && /^\d{1,10}$/.test(text)) onChange(Number(text));
   };
   return html`<${LabelledInput}
     label=${label}
-    typed=${typed}
+    typedText=${typedText}
     value=${String(value)}
     isRight=${isRight}
     inputmode="numeric"
@@ -49,17 +49,17 @@ export function WholeNumber({ label, value, onChange }) {
  * @param {{label: string, value: number | null, placeholder?: string, onChange: (value: number | null) => void}} props
  */
 export function FieldNumber({ label, value, placeholder, onChange }) {
-  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
-  const isRight = typed === null || !typed.trim() || Number(typed) > 0;
+  const [typedText, setTypedText] = useState(/** @type {string | null} */ (null));
+  const isRight = typedText === null || !typedText.trim() || Number(typedText) > 0;
   const onType = (/** @type {string | null} */ text) => {
-    setTyped(text);
+    setTypedText(text);
     if (text === null) return;
     if (!text.trim()) onChange(null);
     else if (Number(text) > 0 && Number.isFinite(Number(text))) onChange(Number(text));
   };
   return html`<${LabelledInput}
     label=${label}
-    typed=${typed}
+    typedText=${typedText}
     value=${value === null ? '' : String(value)}
     placeholder=${placeholder}
     isRight=${isRight}

@@ -1,6 +1,6 @@
 /** The menu of the form's offers: presets, recipes, datasets and benchmarks. */
 import { html, useState } from '../../dom.js';
-import { byFamily, matching, sentences } from '../../lib/launch/offers.js';
+import { groupByFamily, filterOffers, splitSentences } from '../../lib/launch/offers.js';
 import { Menu } from '../shared/overlay.js';
 
 /** @typedef {import('../../lib/launch/offers.js').Offer} Offer */
@@ -14,7 +14,7 @@ const FEW_OFFERS = 8;
  */
 export function OfferMenu({ label, offers, align = 'right', onChoose }) {
   const [text, setText] = useState('');
-  const matches = matching(offers, text);
+  const matches = filterOffers(offers, text);
   return html`<${Menu} label=${label} align=${align} quiet>
     ${(close) => {
       const choose = (offer) => {
@@ -42,7 +42,7 @@ export function OfferMenu({ label, offers, align = 'right', onChoose }) {
             }}
           />`
         }
-        ${byFamily(matches).map(
+        ${groupByFamily(matches).map(
           ([family, members]) => html`<div key=${family}>
             ${family && html`<div class="menu-title">${family}</div>`}
             ${members.map(
@@ -63,7 +63,7 @@ export function OfferMenu({ label, offers, align = 'right', onChoose }) {
                     `
                   }
                 </span>
-                <span class="quiet">${sentences(offer.note)[0]}</span>
+                <span class="quiet">${splitSentences(offer.note)[0]}</span>
               </button>`,
             )}
           </div>`,

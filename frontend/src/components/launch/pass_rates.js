@@ -61,17 +61,17 @@ export function PassRatesField({ field, value, layer, label }) {
 
 /** The origin of stored pass rates. @param {{sha256: string, onRemove: () => void}} props */
 function StoredPassRates({ sha256, onRemove }) {
-  const stored = useLoad(`pass rates ${sha256}`, (signal) =>
+  const storedRates = useLoad(`pass rates ${sha256}`, (signal) =>
     get(/** @type {'/rollouts/pass-rates/{sha256}'} */ (`/rollouts/pass-rates/${sha256}`), undefined, signal),
   );
   return html`<p class="pass-rates" role="status">
     ${
-      stored.data
+      storedRates.data
         ? html`
-          <a href=${`/run/${stored.data.run}`}>${stored.data.run_name}</a>, ${plural(stored.data.prompts, 'prompt')} up
-          to step ${stored.data.last_step}
+          <a href=${`/run/${storedRates.data.run}`}>${storedRates.data.run_name}</a>, ${plural(storedRates.data.prompts, 'prompt')} up
+          to step ${storedRates.data.last_step}
         `
-        : stored.error
+        : storedRates.error
           ? 'Not stored here'
           : 'Loading…'
     }

@@ -15,7 +15,7 @@ const KINDS = [
 export function Repeats({ sha256, onDrop }) {
   const path = /** @type {'/datasets/{sha256}/repeats'} */ (`/datasets/${sha256}/repeats`);
   const { data, error } = useLoad(`repeats ${sha256}`, (signal) => post(path, undefined, { signal }));
-  const [dropped, setDropped] = useState(/** @type {string[]} */ ([]));
+  const [droppedNames, setDroppedNames] = useState(/** @type {string[]} */ ([]));
   if (error)
     return html`<p class="dataset-repeats quiet" role="status">
       Rows could not be compared: ${error.message}
@@ -26,7 +26,7 @@ export function Repeats({ sha256, onDrop }) {
     </p>`;
   const repeats = KINDS.filter(([key]) => Number(data[key]) > (key === 'near' ? data.duplicates : 0));
   const drop = (/** @type {string} */ name) => {
-    setDropped([...dropped, name]);
+    setDroppedNames([...droppedNames, name]);
     onDrop(name);
   };
   return html`<div class="dataset-repeats" role="status">
@@ -36,7 +36,7 @@ export function Repeats({ sha256, onDrop }) {
         ([key, name, words]) => html`<li key=${key}>
           ${formatCount(Number(data[key]))} of ${plural(data.rows, 'row')} ${words}${' '}
           ${
-            dropped.includes(name)
+            droppedNames.includes(name)
               ? html`<span class="quiet">and will be left out</span>`
               : html`<button
                 type="button"

@@ -2,13 +2,13 @@
 import { html, useState } from '../../dom.js';
 import { copyText } from '../../app/actions.js';
 import { mayChange, unsentFiles, workers } from '../../app/state.js';
-import { commandOf } from '../../lib/launch/form.js';
-import { sandboxGaps } from '../../lib/service/workers.js';
-import { changesBetween } from '../../lib/launch/layers.js';
+import { makeCommand } from '../../lib/launch/form.js';
+import { describeSandboxGaps } from '../../lib/service/workers.js';
+import { findChanges } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
 import { formatBytes, formatDurationRange, formatShort, plural } from '../../lib/text/format.js';
 import { MemoryEstimates } from './memory.js';
-import { errorCount } from './sweep.js';
+import { countErrors } from './sweep.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -20,49 +20,49 @@ import { lookup } from '../../lib/lookup.js';
 /** @typedef {import('./sweep.js').Planned} Planned */
 /**
  * @param {{form: Form, verdicts: Verdict[], seeds: {seeds: number[], error:
- *   string}, nameErrors: string[], planned: Planned | null,
- *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void,
+ *   string}, nameErrors: string[], planState: Planned | null,
+ *   isLaunching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void,
  *   onApply: import('./memory.js').Apply, children: any}} props
- *   `children` are shown below the button; if there is a sweep, its plan `planned` replaces the verdicts
+ *   `children` are shown below the button; if there is a sweep, its plan `planState` replaces the verdicts
  */
 export function LaunchBox({
   form,
   verdicts: variantVerdicts,
   seeds,
   nameErrors,
-  planned,
-  launching,
+  planState,
+  isLaunching,
   failure,
   onLaunch,
   onApply,
   children,
 }) {
-  const verdicts = planned ? [] : variantVerdicts;
-  const count = planned ? (planned.plan?.runs ?? 0) : form.variants.length * seeds.seeds.length;
-  const wrong =
-    verdicts.reduce((sum, { errors }) => sum + errors.length, errorCount(planned)) +
+  const verdicts = planState ? [] : variantVerdicts;
+  const count = planState ? (planState.plan?.runs ?? 0) : form.variants.length * seeds.seeds.length;
+  const wrongCount =
+    verdicts.reduce((sum, { errors }) => sum + errors.length, countErrors(planState)) +
     nameErrors.length +
     (seeds.error ? 1 : 0);
-  const checking = planned?.checking || verdicts.some((verdict) => verdict.checking);
-  const gaps = sandboxGaps(workers.value.items);
+  const isChecking = planState?.checking || verdicts.some((verdict) => verdict.checking);
+  const gaps = describeSandboxGaps(workers.value.items);
   const unsent = unsentFiles.value.length > 0;
-  const blocked = launching || wrong > 0 || unsent || count === 0 || planned?.checking === true;
+  const isBlocked = isLaunching || wrongCount > 0 || unsent || count === 0 || planState?.checking === true;
   return html`<section class="card launch-box" aria-label="Launch">
     <div class="launch-bar">
     <${ForOperator}>
       <button
         class="button button-primary launch-go"
-        disabled=${blocked}
+        disabled=${isBlocked}
         onClick=${onLaunch}
         aria-describedby="launch-state"
       >
-        ${launching ? 'Launching…' : planned?.plan?.search ? 'Launch search' : `Launch ${plural(count, 'run')}`}
+        ${isLaunching ? 'Launching…' : planState?.plan?.search ? 'Launch search' : `Launch ${plural(count, 'run')}`}
       </button>
     <//>
     <p class="quiet" id="launch-state" role="status">
-      ${unsent ? unsentText(unsentFiles.value) : stateText(form, seeds, wrong, checking, planned)}
+      ${unsent ? unsentText(unsentFiles.value) : stateText(form, seeds, wrongCount, isChecking, planState)}
     </p>
-    <${Totals} verdicts=${variantVerdicts} seeds=${seeds.seeds.length} planned=${planned} />
+    <${Totals} verdicts=${variantVerdicts} seeds=${seeds.seeds.length} planState=${planState} />
     </div>
     ${
       !mayChange.value &&
@@ -97,13 +97,13 @@ export function LaunchBox({
         }
       </div>`
     }
-    ${!planned && html`<${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />`}
+    ${!planState && html`<${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />`}
     <${MemoryEstimates} names=${form.variants.map(({ name }) => name)} verdicts=${variantVerdicts} onApply=${onApply} />
   </section>`;
 }
 
 /** Returns each warning with the indexes of its variants. @param {Verdict[]} verdicts */
-function warningsOf(verdicts) {
+function collectWarnings(verdicts) {
   /** @type {Map<string, number[]>} */
   const warnings = new Map();
   verdicts.forEach(({ valid }, i) => {
@@ -114,18 +114,18 @@ function warningsOf(verdicts) {
 
 /**
  * The total cost of all runs, and the highest memory of a run.
- * @param {{verdicts: Verdict[], seeds: number, planned: Planned | null}} props
+ * @param {{verdicts: Verdict[], seeds: number, planState: Planned | null}} props
  */
-function Totals({ verdicts, seeds, planned }) {
+function Totals({ verdicts, seeds, planState }) {
   const sum = (/** @type {'seconds_low' | 'seconds_high'} */ key) =>
-    planned
-      ? planned.plan?.[key]
+    planState
+      ? planState.plan?.[key]
       : verdicts.reduce((total, { valid }) => total + (valid?.estimates?.[key] ?? Number.NaN), 0) * seeds;
   const [low, high] = [sum('seconds_low'), sum('seconds_high')];
   const peaks = verdicts.flatMap(({ valid }) => valid?.memory?.peak_bytes ?? []);
   return html`<dl class="launch-totals">
     <div>
-      <dt>${(planned?.plan?.runs ?? verdicts.length * seeds) > 1 ? 'time in sequence' : 'time'}</dt>
+      <dt>${(planState?.plan?.runs ?? verdicts.length * seeds) > 1 ? 'time in sequence' : 'time'}</dt>
       <dd>${low && high ? formatDurationRange(low, high) : '–'}</dd>
     </div>
     <div>
@@ -134,14 +134,14 @@ function Totals({ verdicts, seeds, planned }) {
     </div>
     <div>
       <dt>warnings</dt>
-      <dd>${warningsOf(verdicts).length}</dd>
+      <dd>${collectWarnings(verdicts).length}</dd>
     </div>
   </dl>`;
 }
 
 /** @param {{form: Form, verdicts: Verdict[]}} props */
 const Warnings = ({ form, verdicts }) =>
-  warningsOf(verdicts).map(
+  collectWarnings(verdicts).map(
     ([warning, indexes]) => html`<p class="formula-warning" key=${warning}>
       <${Icon} name="warn" size=${12} />${' '}
       ${form.variants.length > 1 && html`<strong>${indexes.map((i) => form.variants[i]?.name).join(', ')}:</strong> `}
@@ -154,17 +154,17 @@ const unsentText = (files) =>
   `${files.join(', ')} ${files.length > 1 ? 'are' : 'is'} not uploaded yet: upload or cancel under Problems.`;
 
 /**
- * @param {Form} form @param {Seeds} seeds @param {number} wrong @param {boolean} checking
- * @param {Planned | null} planned
+ * @param {Form} form @param {Seeds} seeds @param {number} wrongCount @param {boolean} isChecking
+ * @param {Planned | null} planState
  */
-function stateText(form, seeds, wrong, checking, planned) {
+function stateText(form, seeds, wrongCount, isChecking, planState) {
   if (!form.variants.length) return 'Add a variant first.';
-  if (wrong) return `${plural(wrong, 'field')} to fix before you can launch.`;
-  if (planned?.plan?.search)
-    return `At most ${plural(planned.plan.runs, 'run')} · ${checking ? 'checking …' : 'checked by the server'}`;
-  const rows = planned ? plural(planned.plan?.cells.length ?? 0, 'cell') : plural(form.variants.length, 'variant');
+  if (wrongCount) return `${plural(wrongCount, 'field')} to fix before you can launch.`;
+  if (planState?.plan?.search)
+    return `At most ${plural(planState.plan.runs, 'run')} · ${isChecking ? 'checking …' : 'checked by the server'}`;
+  const rows = planState ? plural(planState.plan?.cells.length ?? 0, 'cell') : plural(form.variants.length, 'variant');
   const size = `${rows} × ${plural(seeds.seeds.length, 'seed')}`;
-  return `${size} · ${checking ? 'checking …' : 'checked by the server'}`;
+  return `${size} · ${isChecking ? 'checking …' : 'checked by the server'}`;
 }
 
 /** @param {{form: Form, verdicts: Verdict[], nameErrors: string[], seeds: Seeds}} props */
@@ -212,22 +212,37 @@ const COSTS = [
   {
     key: 'seconds_low',
     title: 'time',
-    text: (of) => formatDurationRange(of('seconds_low'), of('seconds_high')),
+    text: (readTotal) => formatDurationRange(readTotal('seconds_low'), readTotal('seconds_high')),
     isSummed: true,
   },
-  { key: 'tokens_at_most', title: 'max. tokens', text: (of) => formatShort(of('tokens_at_most')), isSummed: true },
-  { key: 'disk_bytes', title: 'max. records', text: (of) => formatBytes(of('disk_bytes')), isSummed: true },
-  { key: 'checkpoints', title: 'max. checkpoints', text: (of) => formatShort(of('checkpoints')), isSummed: true },
+  {
+    key: 'tokens_at_most',
+    title: 'max. tokens',
+    text: (readTotal) => formatShort(readTotal('tokens_at_most')),
+    isSummed: true,
+  },
+  {
+    key: 'disk_bytes',
+    title: 'max. records',
+    text: (readTotal) => formatBytes(readTotal('disk_bytes')),
+    isSummed: true,
+  },
+  {
+    key: 'checkpoints',
+    title: 'max. checkpoints',
+    text: (readTotal) => formatShort(readTotal('checkpoints')),
+    isSummed: true,
+  },
   {
     key: 'checkpoint_bytes',
     title: 'checkpoint size',
-    text: (of) => formatBytes(of('checkpoint_bytes')),
+    text: (readTotal) => formatBytes(readTotal('checkpoint_bytes')),
     isSummed: true,
   },
 ];
 
 /** Returns the source of a run's estimated time. @param {Record<string, number | null>} estimates */
-function sourceOf({ like_runs: similarRuns, scaled_runs: scaled }) {
+function describeSource({ like_runs: similarRuns, scaled_runs: scaled }) {
   if (similarRuns)
     return `${similarRuns > 1 ? `from the fastest to the slowest of ${similarRuns} similar runs` : 'as one similar run'}, ± 25 %`;
   return scaled
@@ -250,10 +265,10 @@ function Estimates({ form, verdicts, seeds }) {
   const hasTotal = rows.length * seeds > 1 && costs.some(isWhole);
   const isWide = rows.length > 1 && hasTotal;
   const timedRows = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
-  const sources = [...new Set(timedRows.map(({ estimates }) => sourceOf(estimates)))];
-  const namesOf = (/** @type {string} */ source) =>
+  const sources = [...new Set(timedRows.map(({ estimates }) => describeSource(estimates)))];
+  const listNames = (/** @type {string} */ source) =>
     timedRows
-      .filter(({ estimates }) => sourceOf(estimates) === source)
+      .filter(({ estimates }) => describeSource(estimates) === source)
       .map(({ name }) => name)
       .join(', ');
   const table = (/** @type {typeof rows} */ columns, /** @type {boolean} */ withTotal) => html`
@@ -297,7 +312,7 @@ function Estimates({ form, verdicts, seeds }) {
     ${isWide && html`<details><summary>Per run of each variant</summary>${table(rows, false)}</details>`}
     ${sources.map(
       (source) => html`<p class="form-help" key=${source}>
-        Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}.
+        Time${sources.length > 1 ? ` of ${listNames(source)}` : ''}: ${source}.
         Evaluations and checkpoints take additional time.${' '}
         ${rows.length * seeds > 1 && 'Runs that train at the same time are done sooner than in sequence.'}
       </p>`,
@@ -335,8 +350,8 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
   );
   const config = verdicts[index]?.valid?.config ?? fulls[index];
   const text = {
-    yaml: () => (config ? toYaml(short ? changesBetween(defaults, config) : config) + sweepText(form) : ''),
-    command: () => requests.map((request) => commandOf(location.origin, request)).join('\n\n'),
+    yaml: () => (config ? toYaml(short ? findChanges(defaults, config) : config) + sweepText(form) : ''),
+    command: () => requests.map((request) => makeCommand(location.origin, request)).join('\n\n'),
     link: () => location.href,
   }[tab]();
   return html`<details class="card result">

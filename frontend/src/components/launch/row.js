@@ -23,7 +23,7 @@ import { Icon } from '../shared/icons.js';
 
 /** A sentence of the schema, in which text between backticks is code. @param {{text: string}} props */
 export function Sentence({ text }) {
-  return text.split('`').map((piece, i) => (i % 2 ? html`<code>${piece}</code>` : piece));
+  return text.split('`').map((segment, i) => (i % 2 ? html`<code>${segment}</code>` : segment));
 }
 
 /**
@@ -82,7 +82,7 @@ export const Errors = ({ errors, id }) =>
   </div>`;
 
 /** Returns the attributes of an input with this id. @param {string} id @param {string[]} errors */
-export const described = (id, errors) => ({
+export const makeAriaProps = (id, errors) => ({
   'aria-describedby': errors.length ? `${id}-error ${id}-help` : `${id}-help`,
   'aria-invalid': errors.length ? 'true' : undefined,
 });

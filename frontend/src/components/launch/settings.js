@@ -9,19 +9,20 @@ import { ChangedKnobs, KnobGroups, KnobPanels } from './knobs.js';
 const SHOWN_ELSEWHERE = ['policy', 'problems', ...ESSENTIALS.map(([path]) => path)];
 
 /**
- * @param {{names: string[], scope: string, shared: KnobProps, knobsOf: (index: number) => KnobProps, open: string[],
- *   find: string, onFind: (find: string) => void, onScope: (scope: string) => void, onOpen: (open: string[]) => void}} props
- *   `scope`: the index of the variant with these settings, or '' for the shared settings; `find`: the searched text
+ * @param {{names: string[], scope: string, sharedKnobs: KnobProps, makeKnobs: (index: number) => KnobProps, open:
+ *   string[], find: string, onFind: (find: string) => void, onScope: (scope: string) => void, onOpen: (open: string[])
+ *   => void}} props `scope`: the index of the variant with these settings, or '' for the shared settings; `find`: the
+ *   searched text
  */
-export function SettingsCard({ names, scope, shared, knobsOf, open, find, onFind, onScope, onOpen }) {
+export function SettingsCard({ names, scope, sharedKnobs, makeKnobs, open, find, onFind, onScope, onOpen }) {
   const card = useRef(/** @type {HTMLElement | null} */ (null));
-  const typed = useRef('');
+  const lastTyped = useRef('');
   useEffect(() => {
-    if (find && find !== typed.current) card.current?.scrollIntoView(); // the user followed a link to the setting
-    typed.current = find;
+    if (find && find !== lastTyped.current) card.current?.scrollIntoView(); // the user followed a link to the setting
+    lastTyped.current = find;
   }, [find]);
   const isShared = names[Number(scope)] === undefined || scope === '';
-  const knobs = isShared ? shared : knobsOf(Number(scope));
+  const knobs = isShared ? sharedKnobs : makeKnobs(Number(scope));
   const panels = { ...knobs, open, onOpen, search: find.trim() };
   return html`<section class="card" ref=${card} id="launch-settings" aria-labelledby="launch-settings-title">
     <header class="card-head settings-head">
@@ -42,12 +43,12 @@ export function SettingsCard({ names, scope, shared, knobsOf, open, find, onFind
         placeholder="Search: weight decay, top_p, LoRA …"
         value=${find}
         onInput=${(event) => {
-          typed.current = event.target.value;
+          lastTyped.current = event.target.value;
           onFind(event.target.value);
         }}
       />
     </header>
-    ${isShared && html`<${ChangedKnobs} ...${shared} open=${find ? [] : open} hidden=${SHOWN_ELSEWHERE} />`}
+    ${isShared && html`<${ChangedKnobs} ...${sharedKnobs} open=${find ? [] : open} hidden=${SHOWN_ELSEWHERE} />`}
     <div class="knobs"><${KnobGroups} ...${panels} /></div>
     <${KnobPanels} ...${panels} />
   </section>`;

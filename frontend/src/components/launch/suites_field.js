@@ -1,7 +1,7 @@
 /** The suites in the form: a list of named sections, and benchmarks that can be added. */
 import { html, useId } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { newSection, resolved } from '../../lib/launch/schema.js';
+import { makeSection, resolveNode } from '../../lib/launch/schema.js';
 import { ListItem } from './list_field.js';
 import { OfferMenu } from './offer_menu.js';
 import { Errors, Reset, Sentence } from './row.js';
@@ -9,10 +9,10 @@ import { Errors, Reset, Sentence } from './row.js';
 const SHOWN = ['name', 'problem', 'prompts', 'n'];
 
 /** Returns a name that no suite has yet. @param {string} stem @param {{name?: string}[]} items */
-function freeName(stem, items) {
+function findFreeName(stem, items) {
   const existingNames = new Set(items.map(({ name }) => name));
-  for (let n = 1; ; n += 1) {
-    const name = n === 1 ? stem : `${stem}${n}`;
+  for (let number = 1; ; number += 1) {
+    const name = number === 1 ? stem : `${stem}${number}`;
     if (!existingNames.has(name)) return name;
   }
 }
@@ -21,11 +21,11 @@ function freeName(stem, items) {
 export function SuitesField({ field, value, layer, label, FormField }) {
   const id = useId();
   const items = Array.isArray(value) ? value : [];
-  const node = resolved(layer.root, field.node.items);
+  const node = resolveNode(layer.root, field.node.items);
   const recipes = useGet('/suite-recipes').data?.items ?? [];
   const setItems = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
   const add = (/** @type {Record<string, any>} */ suite) =>
-    setItems([...items, { ...suite, name: freeName(suite.name, items) }]);
+    setItems([...items, { ...suite, name: findFreeName(suite.name, items) }]);
   return html`<fieldset
     class=${layer.isOwn(field.path) ? 'form-part form-list is-own' : 'form-part form-list'}
     data-path=${field.path}
@@ -46,8 +46,8 @@ export function SuitesField({ field, value, layer, label, FormField }) {
         FormField=${FormField}
         titles=${new Map()}
         alone
-        shown=${SHOWN}
-        onRemove=${() => setItems(items.filter((_, at) => at !== i))}
+        shownKeys=${SHOWN}
+        onRemove=${() => setItems(items.filter((_, index) => index !== i))}
       />`,
     )}
     <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
@@ -61,7 +61,7 @@ export function SuitesField({ field, value, layer, label, FormField }) {
           onChoose=${(/** @type {Api.Offer} */ { config }) => add(config.suite)}
         />`
       }
-      <button type="button" class="button button-small" onClick=${() => add(newSection(layer.root, node))}>
+      <button type="button" class="button button-small" onClick=${() => add(makeSection(layer.root, node))}>
         Add a suite
       </button>
     </div>

@@ -3,7 +3,7 @@ import { html, useEffect, useId, useState } from '../../dom.js';
 import { catalog } from '../../app/state.js';
 import { post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
-import { shortValue } from '../../lib/launch/form.js';
+import { formatShortValue } from '../../lib/launch/form.js';
 import { withKnob, withoutKnob } from '../../lib/launch/sweep.js';
 import { formatDurationRange, formatMoney, formatShort, plural } from '../../lib/text/format.js';
 import { Errors } from './row.js';
@@ -27,41 +27,41 @@ const PAUSE_MS = 300;
  */
 export function usePlan(body) {
   const content = body && JSON.stringify(body);
-  const [settled, setSettled] = useState(content);
+  const [settledContent, setSettledContent] = useState(content);
   useEffect(() => {
-    const timer = setTimeout(() => setSettled(content), PAUSE_MS);
+    const timer = setTimeout(() => setSettledContent(content), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [content]);
-  const key = content && settled;
+  const key = content && settledContent;
   const { data, error, loading } = useLoad(
     key,
     (signal) => post('/experiments/plan', JSON.parse(/** @type {string} */ (key)), { signal }),
     { subject: key && 'plan' },
   );
   if (!content) return null;
-  const refused = error?.status === 422;
+  const isRefused = error?.status === 422;
   return /** @type {Planned} */ ({
     plan: error ? undefined : data,
-    checking: loading || settled !== content,
-    errors: refused ? error.errors : [],
-    problem: error && !(refused && error.errors.length) ? error.message : '',
+    checking: loading || settledContent !== content,
+    errors: isRefused ? error.errors : [],
+    problem: error && !(isRefused && error.errors.length) ? error.message : '',
   });
 }
 
-/** Returns the number of errors to correct before the cells can be launched. @param {Planned | null} planned */
-export const errorCount = (planned) => {
-  if (!planned) return 0;
-  const wrongCount = planned.plan?.cells.filter(({ errors }) => errors.length).length ?? 0;
-  const isLeftOut = planned.plan?.search && planned.plan.search.refused < planned.plan.search.drawn;
-  return planned.errors.length + (isLeftOut ? 0 : wrongCount);
+/** Returns the number of errors to correct before the cells can be launched. @param {Planned | null} planState */
+export const countErrors = (planState) => {
+  if (!planState) return 0;
+  const wrongCount = planState.plan?.cells.filter(({ errors }) => errors.length).length ?? 0;
+  const isLeftOut = planState.plan?.search && planState.plan.search.refused < planState.plan.search.drawn;
+  return planState.errors.length + (isLeftOut ? 0 : wrongCount);
 };
 
 /**
- * @param {{sweep: Sweep, planned: Planned | null, offers: import('../../lib/launch/sweep.js').SweptKnob[],
+ * @param {{sweep: Sweep, planState: Planned | null, offers: import('../../lib/launch/sweep.js').SweptKnob[],
  *   onChange: (sweep: Sweep) => void}} props `offers`: the knobs that can be added
  */
-export function SweepCard({ sweep, planned, offers, onChange }) {
-  const errors = (planned?.errors ?? []).filter(({ path }) => !path.startsWith('sweep.knobs.'));
+export function SweepCard({ sweep, planState, offers, onChange }) {
+  const errors = (planState?.errors ?? []).filter(({ path }) => !path.startsWith('sweep.knobs.'));
   return html`<section class="card launch-card sweep" aria-labelledby="launch-sweep">
     <h2 id="launch-sweep">
       <span class="launch-number">6</span> Sweep
@@ -75,7 +75,7 @@ export function SweepCard({ sweep, planned, offers, onChange }) {
       (knob, i) => html`<${KnobRow}
         key=${knob.path}
         knob=${knob}
-        errors=${(planned?.errors ?? []).filter(({ path }) => path.startsWith(`sweep.knobs.${i}.`))}
+        errors=${(planState?.errors ?? []).filter(({ path }) => path.startsWith(`sweep.knobs.${i}.`))}
         onValues=${(/** @type {string} */ values) => onChange(withKnob(sweep, knob.path, values))}
         onRemove=${() => onChange(withoutKnob(sweep, knob.path))}
       />`,
@@ -83,8 +83,8 @@ export function SweepCard({ sweep, planned, offers, onChange }) {
     <${AddKnob} offers=${offers} sweep=${sweep} onChange=${onChange} />
     ${sweep.knobs.length > 0 && html`<${Method} sweep=${sweep} onChange=${onChange} />`}
     <${Errors} errors=${errors.map(({ message }) => message)} id="launch-sweep-error" />
-    ${planned?.problem && html`<p class="launch-failure">Could not plan the sweep: ${planned.problem}</p>`}
-    ${planned?.plan && html`<${Cells} plan=${planned.plan} isOld=${planned.checking} />`}
+    ${planState?.problem && html`<p class="launch-failure">Could not plan the sweep: ${planState.problem}</p>`}
+    ${planState?.plan && html`<${Cells} plan=${planState.plan} isOld=${planState.checking} />`}
   </section>`;
 }
 
@@ -118,14 +118,14 @@ function KnobRow({ knob, errors, onValues, onRemove }) {
  *   onChange: (sweep: Sweep) => void}} props
  */
 function AddKnob({ offers, sweep, onChange }) {
-  const [typed, setTyped] = useState('');
+  const [typedPath, setTypedPath] = useState('');
   const id = useId();
-  const free = offers.filter(({ path }) => !sweep.knobs.some((knob) => knob.path === path));
-  const offer = free.find(({ path }) => path === typed.trim());
+  const freeOffers = offers.filter(({ path }) => !sweep.knobs.some((knob) => knob.path === path));
+  const offer = freeOffers.find(({ path }) => path === typedPath.trim());
   const add = () => {
     if (!offer) return;
     onChange(withKnob(sweep, offer.path, offer.values));
-    setTyped('');
+    setTypedPath('');
   };
   return html`<div class="sweep-values sweep-add">
     <input
@@ -133,15 +133,15 @@ function AddKnob({ offers, sweep, onChange }) {
       aria-label="Knob to sweep"
       placeholder="knob, such as optimizer.lr"
       list=${`${id}-list`}
-      value=${typed}
-      onInput=${(event) => setTyped(event.target.value)}
+      value=${typedPath}
+      onInput=${(event) => setTypedPath(event.target.value)}
       onKeyDown=${(event) => {
         if (event.key === 'Enter') add();
       }}
       spellcheck=${false}
       autocomplete="off"
     />
-    <datalist id=${`${id}-list`}>${free.map(({ path }) => html`<option value=${path}></option>`)}</datalist>
+    <datalist id=${`${id}-list`}>${freeOffers.map(({ path }) => html`<option value=${path}></option>`)}</datalist>
     <button type="button" class="button" disabled=${!offer} onClick=${add}>Add knob</button>
   </div>`;
 }
@@ -153,7 +153,7 @@ const METHODS = [
 ];
 
 /** Returns the metrics of the catalog that a search can optimise, evaluations first. */
-const objectives = () =>
+const listObjectives = () =>
   [...catalog.value.values()]
     .filter(({ name, better }) => better && !/[<>]/.test(name))
     .map(({ name }) => name)
@@ -181,11 +181,11 @@ function Method({ sweep, onChange }) {
         ${number('seed', isSearch ? 'seed of the sampler' : 'seed of the sample')}`
       }
     </div>
-    ${isSearch && html`<${SearchSettings} sweep=${sweep} metrics=${objectives()} onChange=${onChange} />`}`;
+    ${isSearch && html`<${SearchSettings} sweep=${sweep} metrics=${listObjectives()} onChange=${onChange} />`}`;
 }
 
 /** @param {number | null} low @param {number | null} high @param {string | null} currency */
-const moneyRange = (low, high, currency) => `${formatMoney(low ?? 0)} – ${formatMoney(high ?? 0)} ${currency}`;
+const formatMoneyRange = (low, high, currency) => `${formatMoney(low ?? 0)} – ${formatMoney(high ?? 0)} ${currency}`;
 
 /** The cells, in the order in which they are queued. @param {{plan: Api.ExperimentPlan, isOld: boolean}} props */
 function Cells({ plan, isOld }) {
@@ -207,7 +207,7 @@ function Cells({ plan, isOld }) {
       </strong>
       ${' '}· ${formatDurationRange(plan.seconds_low, plan.seconds_high)} of worker slots
       ${' '}· at most ${formatShort(plan.tokens_at_most)} tokens
-      ${currency && html` · ${moneyRange(plan.money_low, plan.money_high, currency)}`}
+      ${currency && html` · ${formatMoneyRange(plan.money_low, plan.money_high, currency)}`}
       ${wrongCount > 0 && html`${' '}· <span class="is-warning">${plural(wrongCount, 'cell')} cannot run</span>`}
     </p>
     ${
@@ -232,7 +232,7 @@ function Cells({ plan, isOld }) {
           ${cells.map(
             (cell) => html`<tr key=${cell.variant} title=${cell.variant}>
               ${isMixed && html`<td>${cell.of}</td>`}
-              ${cell.values.map((value, i) => html`<td key=${knobs[i]}>${shortValue(value)}</td>`)}
+              ${cell.values.map((value, i) => html`<td key=${knobs[i]}>${formatShortValue(value)}</td>`)}
               <td class="number">${search ? 1 : seeds}</td>
               <td class="number">
                 ${

@@ -22,7 +22,7 @@ const PREVIEW_BYTES = 1 << 20;
 const IDLE = { name: '', share: null, isLooking: false, chosen: null, error: null };
 
 /** @param {File} file @param {number} maxBytes */
-const tooLarge = (file, maxBytes) => ({
+const describeTooLarge = (file, maxBytes) => ({
   message: `${file.name} has ${formatBytes(file.size)}; at most ${formatBytes(maxBytes)} are accepted`,
   detail: '',
   errors: [],
@@ -33,7 +33,7 @@ const tooLarge = (file, maxBytes) => ({
  * @param {Blob} body @param {string} name @param {object} params @param {AbortSignal} signal
  * @returns {Promise<Api.DatasetPreview>}
  */
-const previewOf = (body, name, params, signal) =>
+const requestPreview = (body, name, params, signal) =>
   upload('/datasets/preview', new File([body], name), { params: { name, ...params }, signal, onProgress: () => {} });
 
 /**
@@ -47,14 +47,14 @@ export function Upload({ maxBytes, onDone }) {
   useEffect(() => () => stop.current?.abort(), []);
   const isIdle = state.share === null && !state.isLooking;
   useUnsent(isIdle && !state.chosen ? '' : state.name);
-  /** @param {Partial<State>} begun @param {(signal: AbortSignal) => Promise<void>} work */
-  const attempt = async (begun, work) => {
+  /** @param {Partial<State>} begun @param {(signal: AbortSignal) => Promise<void>} sendRequest */
+  const attempt = async (begun, sendRequest) => {
     const abort = new AbortController();
     stop.current?.abort();
     stop.current = abort;
     setState({ ...state, error: null, ...begun });
     try {
-      await work(abort.signal);
+      await sendRequest(abort.signal);
     } catch (error) {
       const problem = /** @type {import('../../data/api.js').ApiError} */ (error);
       if (stop.current !== abort) return;
@@ -66,23 +66,27 @@ export function Upload({ maxBytes, onDone }) {
     if (input.current) input.current.value = '';
     const { name } = file;
     if (maxBytes !== undefined && file.size > maxBytes) {
-      setState({ ...IDLE, name, error: tooLarge(file, maxBytes) });
+      setState({ ...IDLE, name, error: describeTooLarge(file, maxBytes) });
       return;
     }
     const isCut = file.size > PREVIEW_BYTES && !/\.parquet$/i.test(name);
     attempt({ ...IDLE, name, isLooking: true }, async (signal) => {
       const body = isCut ? file.slice(0, PREVIEW_BYTES) : file;
-      const preview = await previewOf(body, name, { cut: isCut }, signal);
+      const preview = await requestPreview(body, name, { cut: isCut }, signal);
       setState({ ...IDLE, name, chosen: { file, preview, mapping: preview.mapping } });
     });
   };
   const change = (/** @type {Partial<Api.ColumnMapping>} */ changes) => {
-    const chosen = /** @type {Chosen} */ (state.chosen);
-    const mapping = { ...blank(chosen), ...chosen.mapping, ...changes };
-    attempt({ chosen: { ...chosen, mapping } }, async (signal) => {
-      const sample = new Blob([chosen.preview.sample]);
-      const { sample: _, ...seen } = await previewOf(sample, 'sample.jsonl', mapping, signal);
-      setState({ ...IDLE, name: state.name, chosen: { ...chosen, preview: { ...chosen.preview, ...seen }, mapping } });
+    const chosenFile = /** @type {Chosen} */ (state.chosen);
+    const mapping = { ...makeBlankMapping(chosenFile), ...chosenFile.mapping, ...changes };
+    attempt({ chosen: { ...chosenFile, mapping } }, async (signal) => {
+      const sample = new Blob([chosenFile.preview.sample]);
+      const { sample: _, ...seen } = await requestPreview(sample, 'sample.jsonl', mapping, signal);
+      setState({
+        ...IDLE,
+        name: state.name,
+        chosen: { ...chosenFile, preview: { ...chosenFile.preview, ...seen }, mapping },
+      });
     });
   };
   const send = (/** @type {Chosen} */ { file, mapping }) =>
@@ -151,7 +155,7 @@ function useUnsent(name) {
  * Returns the first two columns as a mapping, if no columns were recognised.
  * @param {Chosen} chosen @returns {Api.ColumnMapping}
  */
-const blank = ({ preview: { columns } }) => ({
+const makeBlankMapping = ({ preview: { columns } }) => ({
   prompt_field: columns[0] ?? 'prompt',
   answer_field: columns[1] ?? columns[0] ?? 'answer',
   answer_after: '',

@@ -1,7 +1,7 @@
 /** Validates each variant with the service while the form is being edited. */
 import { useEffect, useRef, useState } from '../../dom.js';
 import { ApiError, post } from '../../data/api.js';
-import { contentKey } from '../../lib/launch/form.js';
+import { makeContentKey } from '../../lib/launch/form.js';
 
 const PAUSE_MS = 250;
 const MAX_KEPT = 200;
@@ -20,18 +20,18 @@ const RECHECK_MS = 5_000;
 /** @type {Verdict} */
 const UNKNOWN = { checking: true, valid: null, errors: [], problem: null };
 
-/** @type {Map<string, {verdict: Verdict, at: number}>} answers by content */
+/** @type {Map<string, {verdict: Verdict, answeredAt: number}>} answers by content */
 const answers = new Map();
 
 /**
  * Returns whether an answer can be reused. A rejected config is always checked again, because a file or model may
  * appear.
  */
-const isFresh = (/** @type {{verdict: Verdict, at: number} | undefined} */ answer) =>
-  answer !== undefined && answer.verdict.valid !== null && Date.now() - answer.at < FRESH_MS;
+const isFresh = (/** @type {{verdict: Verdict, answeredAt: number} | undefined} */ answer) =>
+  answer !== undefined && answer.verdict.valid !== null && Date.now() - answer.answeredAt < FRESH_MS;
 
 /** @param {object} body @param {string} key @param {AbortSignal} signal */
-async function ask(body, key, signal) {
+async function requestVerdict(body, key, signal) {
   try {
     keep(key, {
       checking: false,
@@ -55,7 +55,7 @@ async function ask(body, key, signal) {
 /** @param {string} key @param {Verdict} verdict */
 function keep(key, verdict) {
   answers.delete(key);
-  answers.set(key, { verdict, at: Date.now() });
+  answers.set(key, { verdict, answeredAt: Date.now() });
   if (answers.size > MAX_KEPT) answers.delete([...answers.keys()][0]);
 }
 
@@ -67,7 +67,7 @@ function keep(key, verdict) {
 export function useVerdicts(base, variants, seed, fork) {
   const point = fork && { fork: { run: fork.run.id, step: fork.step } };
   const bodies = variants.map((variant) => ({ base, variant, seed, ...point }));
-  const keys = bodies.map(contentKey);
+  const keys = bodies.map(makeContentKey);
   const [, redraw] = useState(0);
   const last = useRef(/** @type {Map<string, Verdict>} */ (new Map()));
 
@@ -78,7 +78,7 @@ export function useVerdicts(base, variants, seed, fork) {
       bodies.forEach((body, i) => {
         if (document.hidden || askedKeys.has(keys[i]) || isFresh(answers.get(keys[i]))) return;
         askedKeys.add(keys[i]);
-        ask(body, keys[i], abort.signal).then(() => {
+        requestVerdict(body, keys[i], abort.signal).then(() => {
           askedKeys.delete(keys[i]);
           if (!abort.signal.aborted) redraw((n) => n + 1);
         });

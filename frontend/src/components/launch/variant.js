@@ -1,7 +1,7 @@
 /** The variants of an experiment as cards, with their methods, changes, and formulas on request. */
 import { html, useState } from '../../dom.js';
-import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
-import { byFamily } from '../../lib/launch/offers.js';
+import { findMethodDifferences, shortenPath, formatShortValue } from '../../lib/launch/form.js';
+import { groupByFamily } from '../../lib/launch/offers.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { Formula } from '../shared/formula.js';
 import { ChangedKnobs } from './knobs.js';
@@ -40,7 +40,7 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
  * @typedef {import('../../lib/launch/form.js').Variant} Variant
  * @typedef {import('../../lib/launch/layers.js').Fields} Fields
  * @param {{variant: Variant, index: number, knobs: import('./knobs.js').KnobProps, presets: Offer[],
- *   verdict: import('./validation.js').Verdict, plain: import('./ablation.js').Plain[], start: Fields,
+ *   verdict: import('./validation.js').Verdict, plainVariants: import('./ablation.js').Plain[], start: Fields,
  *   onChange: (variant: Variant) => void, onSettings: () => void, onDuplicate: () => void, onRemove: () => void,
  *   onAdd: (variants: Variant[]) => void}} props
  */
@@ -50,7 +50,7 @@ export function VariantCard({
   knobs,
   presets,
   verdict,
-  plain,
+  plainVariants,
   start,
   onChange,
   onSettings,
@@ -105,8 +105,8 @@ export function VariantCard({
       ablation &&
       html`<${Ablation}
         variant=${variant}
-        full=${knobs.full}
-        plain=${plain}
+        fullConfig=${knobs.full}
+        plainVariants=${plainVariants}
         onAdd=${onAdd}
         onClose=${() => setAblation(false)}
       />`
@@ -139,7 +139,7 @@ function PresetSelect({ value, presets, index, onChange }) {
           ${value} (unknown)
         </option>`
       }
-      ${byFamily(presets).map(
+      ${groupByFamily(presets).map(
         ([family, members]) => html`<optgroup key=${family} label=${family}>
           ${members.map(
             ({ name, title }) => html`<option key=${name} value=${name} selected=${name === value}>
@@ -157,13 +157,13 @@ function PresetSelect({ value, presets, index, onChange }) {
  * @param {{preset: Offer | undefined, start: Fields, below: Fields}} props
  */
 function PresetSummary({ preset, start, below }) {
-  const sets = preset ? methodDifferences(start, below) : [];
+  const sets = preset ? findMethodDifferences(start, below) : [];
   if (!sets.length) return null;
   return html`<p class="variant-about preset-sets">
     <span class="faint">sets</span>${' '}
     ${sets.map(
       ({ path, after }) => html`<span key=${path} title=${path}>
-        <code>${shortName(path)}</code> ${shortValue(after)}
+        <code>${shortenPath(path)}</code> ${formatShortValue(after)}
       </span>`,
     )}
   </p>`;

@@ -1,6 +1,6 @@
 /** The variants of a launch as cards, and the assignment of errors to them. */
 import { html } from '../../dom.js';
-import { freeName, ownerOf, variantOfRecipe } from '../../lib/launch/form.js';
+import { findFreeName, findOwner, makeRecipeVariant } from '../../lib/launch/form.js';
 import { SHARED } from './base_cards.js';
 import { AddVariant, VariantCard } from './variant.js';
 
@@ -14,15 +14,15 @@ import { AddVariant, VariantCard } from './variant.js';
 /**
  * The variants as cards.
  * @param {{offers: Offers, query: Query, change: (changes: object) => void, layers: Layers, verdicts: Verdict[],
- *   knobsOf: (index: number) => import('./knobs.js').KnobProps, onSettings: (index: number) => void}} props
+ *   makeKnobs: (index: number) => import('./knobs.js').KnobProps, onSettings: (index: number) => void}} props
  */
-export function Variants({ offers, query, change, layers, verdicts, knobsOf, onSettings }) {
+export function Variants({ offers, query, change, layers, verdicts, makeKnobs, onSettings }) {
   const { base, variants } = query;
-  const add = (/** @type {Variant[]} */ added) =>
+  const add = (/** @type {Variant[]} */ addedVariants) =>
     change({
-      variants: withFreeNames(variants, added),
+      variants: withFreeNames(variants, addedVariants),
     });
-  const plainFor = (/** @type {number} */ index) => [
+  const listPlainVariants = (/** @type {number} */ index) => [
     { name: 'the defaults', full: layers.base.full, variant: { name: 'defaults' }, isInForm: false },
     ...layers.variants
       .map(({ full }, i) => ({ name: variants[i].name, full, variant: variants[i], isInForm: true }))
@@ -37,7 +37,7 @@ export function Variants({ offers, query, change, layers, verdicts, knobsOf, onS
         presets=${offers.presets}
         recipes=${offers.recipes}
         onPreset=${({ name }) => add([{ name, preset: name }])}
-        onRecipe=${(recipe) => add([variantOfRecipe(offers.catalog, base, recipe)])}
+        onRecipe=${(recipe) => add([makeRecipeVariant(offers.catalog, base, recipe)])}
       />
     </div>
     ${
@@ -51,15 +51,15 @@ export function Variants({ offers, query, change, layers, verdicts, knobsOf, onS
         key=${i}
         variant=${variant}
         index=${i}
-        knobs=${knobsOf(i)}
+        knobs=${makeKnobs(i)}
         presets=${offers.presets}
         verdict=${verdicts[i]}
         onSettings=${() => onSettings(i)}
         start=${layers.base.full}
-        plain=${plainFor(i)}
-        onChange=${knobsOf(i).onChanges}
+        plainVariants=${listPlainVariants(i)}
+        onChange=${makeKnobs(i).onChanges}
         onDuplicate=${() => add([variant])}
-        onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), scope: '' })}
+        onRemove=${() => change({ variants: variants.filter((_, index) => index !== i), scope: '' })}
         onAdd=${add}
       />`,
     )}
@@ -68,11 +68,11 @@ export function Variants({ offers, query, change, layers, verdicts, knobsOf, onS
 
 /**
  * Returns the variants with the added ones, under unique names.
- * @param {Variant[]} variants @param {Variant[]} added
+ * @param {Variant[]} variants @param {Variant[]} addedVariants
  */
-function withFreeNames(variants, added) {
+function withFreeNames(variants, addedVariants) {
   const all = [...variants];
-  for (const variant of added) all.push({ ...variant, name: freeName(variant.name, all) });
+  for (const variant of addedVariants) all.push({ ...variant, name: findFreeName(variant.name, all) });
   return all;
 }
 
@@ -81,10 +81,10 @@ function withFreeNames(variants, added) {
  * @param {'base' | 'variant'} owner @param {Verdict[]} verdicts @param {Variant[]} variants @param {Query['base']} base
  * @returns {FieldError[]}
  */
-export function errorsOf(owner, verdicts, variants, base) {
+export function findErrors(owner, verdicts, variants, base) {
   const ownedErrors = verdicts.flatMap(({ errors }, i) =>
     errors.filter(({ path }) => {
-      const layer = ownerOf(path, variants[i], base);
+      const layer = findOwner(path, variants[i], base);
       return owner === 'base'
         ? layer === 'base' || (layer === 'below' && SHARED.includes(path.split('.')[0]))
         : layer === 'variant' || (layer === 'below' && !SHARED.includes(path.split('.')[0]));

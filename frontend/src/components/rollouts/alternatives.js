@@ -1,10 +1,10 @@
 /** The likeliest alternatives to the token under the pointer. */
 import { html } from '../../dom.js';
-import { alternativesAt } from '../../lib/text/tokens.js';
+import { listAlternatives } from '../../lib/text/tokens.js';
 
-/** @param {{tokens: Api.TokensAnswer, at: number}} props */
-export function Alternatives({ tokens, at }) {
-  const alternatives = alternativesAt(tokens, at);
+/** @param {{tokens: Api.TokensAnswer, index: number}} props */
+export function Alternatives({ tokens, index }) {
+  const alternatives = listAlternatives(tokens, index);
   if (!alternatives.length) return null;
   return html`<span class="alternatives" aria-label="The likeliest tokens here">
     <span class="faint">likeliest:</span>

@@ -6,7 +6,7 @@ import { navigate } from '../../app/router.js';
 import { sayError } from '../../app/state.js';
 import { breakdownAddress } from '../../lib/breakdown.js';
 import { address } from '../../lib/url.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { toOneLine } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
@@ -66,7 +66,7 @@ export function PromptAtlas({ run, name }) {
           : data.items.length
             ? html`<div class="card probe-matrix" tabindex="0" role="region" aria-label="Prompts over time">
             <table>
-              <${Heads} of=${['prompt', 'state', 'pass rate', 'first', 'last', 'drift', 'groups', 'over time']} />
+              <${Heads} heads=${['prompt', 'state', 'pass rate', 'first', 'last', 'drift', 'groups', 'over time']} />
               <tbody>${data.items.map((item) => html`<${Row} key=${item.id} item=${item} />`)}</tbody>
             </table>
           </div>`
@@ -96,8 +96,8 @@ const NothingToCompare = ({ run, onSort }) => html`<${Empty}
 /** @param {{item: Api.PromptItem}} props */
 function Row({ item }) {
   return html`<tr>
-    <th scope="row" title=${oneLine(item.prompt)}>
-      <span class="group-prompt">${oneLine(item.prompt) || oneLine(item.id)}</span>
+    <th scope="row" title=${toOneLine(item.prompt)}>
+      <span class="group-prompt">${toOneLine(item.prompt) || toOneLine(item.id)}</span>
     </th>
     <td>${item.state}</td>
     ${[item.rate, item.first, item.last, item.drift].map(

@@ -8,7 +8,7 @@ import {
   isDecomposable,
   isExplainedByPrompts,
   readWindow,
-  usualWindows,
+  chooseUsualWindows,
   WAYS,
   writeWindow,
 } from '../../lib/breakdown.js';
@@ -35,23 +35,26 @@ export function Breakdown({ run }) {
     .sort();
   const metric = metrics.includes(view.metric) ? view.metric : (metrics[0] ?? '');
   const splits = WAYS.filter(({ value }) => value !== 'term' || metric === 'reward/mean');
-  const chosen = splits.find(({ value }) => value === view.split)?.value;
+  const chosenSplit = splits.find(({ value }) => value === view.split)?.value;
   const curve = useSeries(metric, [run.id], SHAPE, Boolean(metric));
   const series = curve.series[0];
-  const usual = useMemo(() => usualWindows(series?.steps ?? [], series?.values ?? []), [series]);
-  const before = readWindow(view.before) ?? usual?.before;
-  const after = readWindow(view.after) ?? usual?.after;
-  const isReady = Boolean(metric && before && after);
+  const usual = useMemo(() => chooseUsualWindows(series?.steps ?? [], series?.values ?? []), [series]);
+  const beforeWindow = readWindow(view.before) ?? usual?.before;
+  const afterWindow = readWindow(view.after) ?? usual?.after;
+  const isReady = Boolean(metric && beforeWindow && afterWindow);
   /** @type {string} */
   const path = `/runs/${encodeURIComponent(run.id)}/breakdown`;
-  const windows = before && after ? { metric, before: writeWindow(before), after: writeWindow(after) } : undefined;
-  const byPrompt = useGet(isReady && !chosen ? path : null, { ...windows, by: 'prompt' });
-  const isSpread = !chosen && byPrompt.data !== undefined && !isExplainedByPrompts(byPrompt.data);
-  const by = chosen ?? (isSpread ? 'flag' : 'prompt');
-  const bySplit = useGet(isReady && (chosen || isSpread) ? path : null, { ...windows, by });
-  const answer = chosen || isSpread ? bySplit : byPrompt;
+  const windows =
+    beforeWindow && afterWindow
+      ? { metric, before: writeWindow(beforeWindow), after: writeWindow(afterWindow) }
+      : undefined;
+  const promptResource = useGet(isReady && !chosenSplit ? path : null, { ...windows, by: 'prompt' });
+  const isSpread = !chosenSplit && promptResource.data !== undefined && !isExplainedByPrompts(promptResource.data);
+  const splitBy = chosenSplit ?? (isSpread ? 'flag' : 'prompt');
+  const splitResource = useGet(isReady && (chosenSplit || isSpread) ? path : null, { ...windows, by: splitBy });
+  const resource = chosenSplit || isSpread ? splitResource : promptResource;
   if (!metric) return html`<${Empty} title="No metric of this run is a mean over completions" />`;
-  const typed = (/** @type {'before' | 'after'} */ name) => (/** @type {string} */ steps) => {
+  const handleCommit = (/** @type {'before' | 'after'} */ name) => (/** @type {string} */ steps) => {
     if (readWindow(steps)) change({ [name]: steps });
   };
   const field = (
@@ -64,7 +67,7 @@ export function Breakdown({ run }) {
         class="field breakdown-steps"
         value=${stepWindow ? writeWindow(stepWindow) : ''}
         placeholder="10-20"
-        onCommit=${typed(name)}
+        onCommit=${handleCommit(name)}
       />
     </label>`;
   return html`<section class="breakdown" aria-label="Breakdown of a change">
@@ -76,18 +79,18 @@ export function Breakdown({ run }) {
           options=${metrics.map((value) => ({ value, label: value }))}
           onChange=${(/** @type {string} */ next) => change({ metric: next })}
         />
-        ${field('before', before)} ${field('after', after)}
+        ${field('before', beforeWindow)} ${field('after', afterWindow)}
         <span class="spacer"></span>
         <a class="quiet" href="/help/rollouts#breakdown">How it adds up</a>
       </div>
       ${
-        before &&
-        after &&
+        beforeWindow &&
+        afterWindow &&
         series &&
         html`<${Windows}
           series=${series}
-          before=${before}
-          after=${after}
+          before=${beforeWindow}
+          after=${afterWindow}
           onset=${run.onset}
           onChange=${(/** @type {{before: any, after: any}} */ next) =>
             change({ before: writeWindow(next.before), after: writeWindow(next.after) })}
@@ -95,7 +98,7 @@ export function Breakdown({ run }) {
       }
       <${Segments}
         label="Split by"
-        value=${by}
+        value=${splitBy}
         options=${splits}
         onChange=${(/** @type {string} */ split) => change({ split })}
       />
@@ -103,7 +106,7 @@ export function Breakdown({ run }) {
     </div>
     ${
       isReady
-        ? html`<${Loaded} resource=${answer} skeleton=${html`<${Skeleton} rows=${8} />`}>
+        ? html`<${Loaded} resource=${resource} skeleton=${html`<${Skeleton} rows=${8} />`}>
           ${(/** @type {Api.BreakdownAnswer} */ data) => html`<${BreakdownTable} answer=${data} />`}
         <//>`
         : html`<${Empty} title=${curve.loading ? 'Loading' : `${metric} was logged at fewer than two steps`} />`

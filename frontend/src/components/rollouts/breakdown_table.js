@@ -1,17 +1,17 @@
 /** The terms of a change: categories of completions with their means, shares and contributions. */
 import { html } from '../../dom.js';
-import { kindOf } from '../../lib/metrics.js';
+import { findMetricKind } from '../../lib/metrics.js';
 import { FILTERS } from '../../lib/rollouts.js';
 import { formatCount, formatPercent, formatValue } from '../../lib/text/format.js';
-import { oneLine } from '../../lib/text/tokens.js';
+import { toOneLine } from '../../lib/text/tokens.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Visible } from './text.js';
-import { DataTable, numbers } from '../shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../shared/data_table.js';
 
 const PARTS = [
   { title: 'by value', isNumber: true, help: 'Because the mean of its completions changed' },
   { title: 'by share', isNumber: true, help: 'Because its share of the completions changed' },
-  ...numbers('mean before', 'mean after', 'share before', 'share after'),
+  ...makeNumberHeads('mean before', 'mean after', 'share before', 'share after'),
 ];
 
 /** The meaning of a row. @type {Record<Api.BreakdownAnswer['by'], string>} */
@@ -27,25 +27,25 @@ const ROWS = {
 const ROUNDING = 1e-12;
 
 /** @param {number} value */
-function signed(value) {
-  const shown = Math.abs(value) < ROUNDING ? 0 : value;
-  return `${shown > 0 ? '+' : ''}${formatValue(shown)}`;
+function formatSigned(value) {
+  const shownValue = Math.abs(value) < ROUNDING ? 0 : value;
+  return `${shownValue > 0 ? '+' : ''}${formatValue(shownValue)}`;
 }
 
 /** @param {{answer: Api.BreakdownAnswer}} props */
 export function BreakdownTable({ answer }) {
   const { before, after, rows, change, completions, of, notes, by } = answer;
-  const largest = Math.max(...rows.map(({ total }) => Math.abs(total)), 1e-300);
+  const largestTotal = Math.max(...rows.map(({ total }) => Math.abs(total)), 1e-300);
   const isSum = by === 'term';
   return html`<div class="card run-part">
     <p>
-      <b>${answer.metric}</b> went from <b>${formatValue(before.value)}</b> (${stepsOf(before)}) to
-      <b>${' '}${formatValue(after.value)}</b> (${stepsOf(after)}): <b>${signed(change)}</b>.
+      <b>${answer.metric}</b> went from <b>${formatValue(before.value)}</b> (${formatSteps(before)}) to
+      <b>${' '}${formatValue(after.value)}</b> (${formatSteps(after)}): <b>${formatSigned(change)}</b>.
       <span class="quiet">${' '}${formatCount(completions)} of ${formatCount(of)} completions are attributed.</span>
     </p>
     ${notes.map((note) => html`<p class="quiet" key=${note}>${note}</p>`)}
     <p>
-      Each row stands for ${ROWS[by]}, and its bar is what that row contributed; together they add up to the ${signed(change)}.${' '}
+      Each row stands for ${ROWS[by]}, and its bar is what that row contributed; together they add up to the ${formatSigned(change)}.${' '}
       <${MovedMost} answer=${answer} />
     </p>
     <p class="faint breakdown-legend">
@@ -55,15 +55,15 @@ export function BreakdownTable({ answer }) {
     <${DataTable}
       name="Parts of the change"
       kind="table breakdown-table"
-      heads=${[by, 'part of the change', ...numbers('total'), 'read', ...(isSum ? [] : PARTS)]}
+      heads=${[by, 'part of the change', ...makeNumberHeads('total'), 'read', ...(isSum ? [] : PARTS)]}
     >
       <tbody>
         ${rows.map(
           (row, i) => html`<tr key=${i} class=${`is-${row.kind}`}>
             <th scope="row"><${Label} row=${row} /></th>
-            <td><${Bar} share=${row.total / largest} /></td>
-            <td class="number">${signed(row.total)}</td>
-            <td class="breakdown-read"><${ExampleLinks} run=${answer.run} row=${row} kind=${kindOf(answer.metric)} /></td>
+            <td><${Bar} share=${row.total / largestTotal} /></td>
+            <td class="number">${formatSigned(row.total)}</td>
+            <td class="breakdown-read"><${ExampleLinks} run=${answer.run} row=${row} kind=${findMetricKind(answer.metric)} /></td>
             ${!isSum && html`<${Numbers} row=${row} />`}
           </tr>`,
         )}
@@ -72,7 +72,7 @@ export function BreakdownTable({ answer }) {
         <tr>
           <th scope="row">sum</th>
           <td></td>
-          <td class="number">${signed(rows.reduce((sum, { total }) => sum + total, 0))}</td>
+          <td class="number">${formatSigned(rows.reduce((sum, { total }) => sum + total, 0))}</td>
           <td colspan=${isSum ? 1 : 7}></td>
         </tr>
       </tfoot>
@@ -90,23 +90,23 @@ function MovedMost({ answer: { rows, by } }) {
     ? `their mean went from ${formatValue(before.mean)} to ${formatValue(after.mean)}`
     : `${formatPercent(before.share, 1)} of the completions before, ${formatPercent(after.share, 1)} after`;
   return html`
-    Most of it: <b>${row.prompt ? oneLine(row.prompt) : row.label}</b>, ${signed(row.total)}${by !== 'term' && `: ${reason}`}.
+    Most of it: <b>${row.prompt ? toOneLine(row.prompt) : row.label}</b>, ${formatSigned(row.total)}${by !== 'term' && `: ${reason}`}.
   `;
 }
 
 /** @param {Api.BreakdownWindow} window */
-const stepsOf = ({ first, last }) => (first === last ? `step ${first}` : `steps ${first} to ${last}`);
+const formatSteps = ({ first, last }) => (first === last ? `step ${first}` : `steps ${first} to ${last}`);
 
 /** @param {{row: Api.BreakdownRow}} props */
 const Label = ({ row }) => html`
-  ${row.prompt && html`<span class="breakdown-prompt"><${Visible} text=${oneLine(row.prompt)} /></span>`}
+  ${row.prompt && html`<span class="breakdown-prompt"><${Visible} text=${toOneLine(row.prompt)} /></span>`}
   <span class=${row.prompt ? 'faint breakdown-label' : 'breakdown-label'}><${Visible} text=${row.label} /></span>
 `;
 
 /** @param {{row: Api.BreakdownRow}} props */
 const Numbers = ({ row: { value, share, before, after, kind } }) => html`
-  <td class="number">${signed(value)}</td>
-  <td class="number">${signed(share)}</td>
+  <td class="number">${formatSigned(value)}</td>
+  <td class="number">${formatSigned(share)}</td>
   ${[before.mean, after.mean].map(
     (mean, i) => html`<td key=${i} class="number">${mean === null ? '–' : formatValue(mean)}</td>`,
   )}

@@ -1,10 +1,10 @@
 /** A metric's curve with the two compared windows of steps. Dragging over the curve moves the nearer window. */
 import { html, useRef, useState } from '../../dom.js';
-import { curveIn } from '../../lib/curve.js';
+import { makeCurve } from '../../lib/curve.js';
 import { formatValue } from '../../lib/text/format.js';
-import { redrawn } from '../../lib/breakdown.js';
+import { redrawWindow } from '../../lib/breakdown.js';
 import { stepsText } from '../../lib/runs/verdicts.js';
-import { dragged } from '../shared/dragging.js';
+import { makeDragHandler } from '../shared/dragging.js';
 
 const WIDTH = 1000;
 const HEIGHT = 120;
@@ -18,34 +18,34 @@ const HEIGHT = 120;
  */
 export function Windows({ series, before, after, onset, onChange }) {
   const [draft, setDraft] = useState(/** @type {Pair | null} */ (null));
-  const newest = useRef(/** @type {Pair | null} */ (null));
-  const shown = draft ?? { before, after };
+  const latestPair = useRef(/** @type {Pair | null} */ (null));
+  const shownPair = draft ?? { before, after };
   const steps = series.steps;
   const [from, to] = [Math.min(steps[0], before.first), Math.max(steps[steps.length - 1], after.last, steps[0] + 1)];
-  const { low, high, x, path } = curveIn(series, { from, to, width: WIDTH, height: HEIGHT });
-  const stepAt = (/** @type {number} */ pixel, /** @type {SVGElement | null} */ svg) =>
+  const { low, high, x, path } = makeCurve(series, { from, to, width: WIDTH, height: HEIGHT });
+  const toStep = (/** @type {number} */ pixel, /** @type {SVGElement | null} */ svg) =>
     Math.max(from, Math.min(to, from + (pixel / (svg?.getBoundingClientRect().width || 1)) * (to - from)));
   const svg = useRef(/** @type {SVGElement | null} */ (null));
-  const drag = dragged(
+  const drag = makeDragHandler(
     ([start], [end]) => {
-      newest.current = redrawn({ before, after }, stepAt(start, svg.current), stepAt(end, svg.current));
-      setDraft(newest.current);
+      latestPair.current = redrawWindow({ before, after }, toStep(start, svg.current), toStep(end, svg.current));
+      setDraft(latestPair.current);
     },
     () => {
-      newest.current = null;
+      latestPair.current = null;
       setDraft(null);
     },
   );
   const release = () => {
-    if (newest.current) onChange(newest.current);
-    newest.current = null;
+    if (latestPair.current) onChange(latestPair.current);
+    latestPair.current = null;
     setDraft(null);
   };
-  const half = steps.length > 1 ? (steps[steps.length - 1] - steps[0]) / (steps.length - 1) / 2 : 0.5;
+  const halfStep = steps.length > 1 ? (steps[steps.length - 1] - steps[0]) / (steps.length - 1) / 2 : 0.5;
   const band = (/** @type {Window} */ stepWindow, /** @type {string} */ name) => html`<rect
     class=${`breakdown-window is-${name}`}
-    x=${x(stepWindow.first - half)}
-    width=${Math.max(3, x(stepWindow.last + half) - x(stepWindow.first - half))}
+    x=${x(stepWindow.first - halfStep)}
+    width=${Math.max(3, x(stepWindow.last + halfStep) - x(stepWindow.first - halfStep))}
     y="-8"
     height=${HEIGHT + 16}
   >
@@ -59,7 +59,7 @@ export function Windows({ series, before, after, onset, onChange }) {
       role="img"
       aria-label=${`Curve from ${formatValue(low)} to ${formatValue(high)}`}
     >
-      ${band(shown.before, 'before')} ${band(shown.after, 'after')}
+      ${band(shownPair.before, 'before')} ${band(shownPair.after, 'after')}
       ${
         onset &&
         html`<rect

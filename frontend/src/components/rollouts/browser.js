@@ -7,12 +7,12 @@ import { useKeys } from '../../app/keys.js';
 import { choice, flag, list, number, text } from '../../lib/url.js';
 import {
   CARD_ORDERS,
-  chosenGroups,
+  chooseGroups,
   FILTERS,
   GROUP_FILTERS,
   GROUP_ORDERS,
   groupFilter,
-  nearestStep,
+  findNearestStep,
 } from '../../lib/rollouts.js';
 import { plural } from '../../lib/text/format.js';
 import { CommittedInput } from '../shared/committed_input.js';
@@ -58,11 +58,11 @@ const HELD_OUT = { value: 'eval', label: 'evaluation', title: 'Held-out prompts,
  * Returns the kinds of which rollouts were kept: training, the held-out set, then each suite.
  * @param {Api.StepItem[]} items
  */
-function kindsOf(items) {
-  const present = new Set(items.map(({ kind }) => kind));
-  const suites = [...present].filter((kind) => kind.startsWith('eval/')).sort();
+function listKinds(items) {
+  const presentKinds = new Set(items.map(({ kind }) => kind));
+  const suites = [...presentKinds].filter((kind) => kind.startsWith('eval/')).sort();
   return [
-    ...[TRAINING, HELD_OUT].filter(({ value }) => present.has(value)),
+    ...[TRAINING, HELD_OUT].filter(({ value }) => presentKinds.has(value)),
     ...suites.map((kind) => ({ value: kind, label: kind.slice('eval/'.length), title: 'A suite of the run' })),
   ];
 }
@@ -71,7 +71,7 @@ function kindsOf(items) {
  * Returns the steps at which rollouts of a kind were kept, in ascending order.
  * @param {Api.StepItem[]} items @param {string} kind
  */
-const stepsOf = (items, kind) =>
+const listSteps = (items, kind) =>
   [...new Set(items.filter((item) => item.kind === kind).map(({ step }) => step))].sort((a, b) => a - b);
 
 const NONE_HERE = 'This run stored no rollouts. The recording.rollouts setting controls which are stored.';
@@ -107,10 +107,10 @@ export function RolloutBrowser({ run, live, foreign, onset, siblings }) {
  */
 function Browser({ run, items, live, onset, siblings }) {
   const [view, change] = useQuery(ROLLOUT_SPEC);
-  const kinds = useMemo(() => kindsOf(items), [items]);
+  const kinds = useMemo(() => listKinds(items), [items]);
   const kind = kinds.find(({ value }) => value === view.kind)?.value ?? kinds[0].value;
-  const steps = useMemo(() => stepsOf(items, kind), [items, kind]);
-  const step = steps[nearestStep(steps, view.step ?? (live ? Infinity : (onset?.sick ?? Infinity)))];
+  const steps = useMemo(() => listSteps(items, kind), [items, kind]);
+  const step = steps[findNearestStep(steps, view.step ?? (live ? Infinity : (onset?.sick ?? Infinity)))];
   const rollouts = useLoad(
     `${run} ${kind} ${step}`,
     (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { limit: MAX_GROUPS, signal }),
@@ -169,25 +169,25 @@ function Browser({ run, items, live, onset, siblings }) {
  */
 function Step({ groups, steps, step, view, siblings, change }) {
   const filter = { filter: view.filter, least: view.least };
-  const chosen = useMemo(
-    () => chosenGroups(groups, filter, view.sort),
+  const shownGroups = useMemo(
+    () => chooseGroups(groups, filter, view.sort),
     [groups, view.filter.join(), view.least, view.sort],
   );
-  const named = view.group ? chosen.findIndex(({ id }) => id === view.group) : -1;
-  const at = named >= 0 ? named : Math.min(view.prompt, chosen.length) - 1;
+  const namedIndex = view.group ? shownGroups.findIndex(({ id }) => id === view.group) : -1;
+  const groupIndex = namedIndex >= 0 ? namedIndex : Math.min(view.prompt, shownGroups.length) - 1;
   const pick = (/** @type {number} */ index) => {
-    if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step, group: '', at: '' });
+    if (index >= 0 && index < shownGroups.length) change({ prompt: index + 1, step, group: '', at: '' });
   };
-  const goStep = (/** @type {number} */ by) => {
-    const next = steps[steps.indexOf(step) + by];
+  const goStep = (/** @type {number} */ offset) => {
+    const next = steps[steps.indexOf(step) + offset];
     if (next !== undefined) change({ step: next, group: '', at: '' });
   };
   const { run, kind } = groups[0] ?? {};
   const isLossShown = kind === 'train' && ['loss', 'gradient'].includes(view.colour);
   const sums = useGet(isLossShown ? '/rollouts/loss' : null, { run, step });
   useKeys({
-    n: { label: 'next prompt', run: () => pick(at + 1) },
-    p: { label: 'previous prompt', run: () => pick(at - 1) },
+    n: { label: 'next prompt', run: () => pick(groupIndex + 1) },
+    p: { label: 'previous prompt', run: () => pick(groupIndex - 1) },
     N: { label: 'next step', run: () => goStep(1) },
     P: { label: 'previous step', run: () => goStep(-1) },
     ArrowRight: { label: 'next step', run: () => goStep(1) },
@@ -200,19 +200,19 @@ function Step({ groups, steps, step, view, siblings, change }) {
           icon="left"
           label="Previous prompt"
           title="Previous prompt (p)"
-          disabled=${at <= 0}
-          onClick=${() => pick(at - 1)}
+          disabled=${groupIndex <= 0}
+          onClick=${() => pick(groupIndex - 1)}
         />
         <span>
-          prompt ${at + 1} <span class="faint">of ${chosen.length}</span>
+          prompt ${groupIndex + 1} <span class="faint">of ${shownGroups.length}</span>
         </span>
         <button
           type="button"
           class="button-icon"
           aria-label="Next prompt"
           title="Next prompt (n)"
-          disabled=${at + 1 >= chosen.length}
-          onClick=${() => pick(at + 1)}
+          disabled=${groupIndex + 1 >= shownGroups.length}
+          onClick=${() => pick(groupIndex + 1)}
         >
           <${Icon} name="right" />
         </button>
@@ -241,19 +241,19 @@ function Step({ groups, steps, step, view, siblings, change }) {
       view.colour !== 'none' &&
       html`<div class="rollout-legend">
         <${Readout} />
-        <${ColourLegend} by=${view.colour} />
-        ${isLossShown && html`<${LossSums} sums=${sums.data} group=${chosen[at]?.id} />`}
+        <${ColourLegend} colourBy=${view.colour} />
+        ${isLossShown && html`<${LossSums} sums=${sums.data} group=${shownGroups[groupIndex]?.id} />`}
       </div>`
     }
     ${
-      chosen.length
+      shownGroups.length
         ? html`<div class="rollout-columns">
-          <${GroupList} groups=${chosen} at=${at} filter=${filter} onPick=${pick} />
+          <${GroupList} groups=${shownGroups} activeIndex=${groupIndex} filter=${filter} onPick=${pick} />
           <div>
           ${
             view.beside
               ? html`<${PromptColumns}
-                group=${chosen[at]}
+                group=${shownGroups[groupIndex]}
                 beside=${view.beside}
                 siblings=${siblings}
                 order=${view.order}
@@ -262,18 +262,18 @@ function Step({ groups, steps, step, view, siblings, change }) {
                 onChange=${change}
               />`
               : html`<${GroupView}
-            group=${chosen[at]}
+            group=${shownGroups[groupIndex]}
             filter=${filter}
             order=${view.order}
-            by=${view.colour}
+            colourBy=${view.colour}
             tokenAddress=${view.at}
-            onPin=${(tokenAddress) => change({ at: tokenAddress, step, prompt: at + 1 })}
-            key=${chosen[at].id}
+            onPin=${(tokenAddress) => change({ at: tokenAddress, step, prompt: groupIndex + 1 })}
+            key=${shownGroups[groupIndex].id}
           />`
           }
           ${
             kind === 'train' &&
-            html`<${WhatIf} run=${run} step=${step} group=${chosen[at].id} key=${`${run} ${step}`} />
+            html`<${WhatIf} run=${run} step=${step} group=${shownGroups[groupIndex].id} key=${`${run} ${step}`} />
               <${MismatchOfStep} run=${run} step=${step} key=${`mismatch ${run} ${step}`} />`
           }
           </div>
@@ -311,7 +311,7 @@ function Filters({ view, change }) {
       filter: [...view.filter.filter((filterName) => FILTERS.includes(filterName)), ...(name ? [name] : [])],
       prompt: 1,
     });
-  const least = (/** @type {string} */ content) =>
+  const changeLeast = (/** @type {string} */ content) =>
     change({ least: content === '' || !Number.isFinite(Number(content)) ? null : Number(content), prompt: 1 });
   return html`
     <div class="segments" role="group" aria-label="Only completions that are">
@@ -334,7 +334,7 @@ function Filters({ view, change }) {
     />
     <label class="select">
       reward ≥${' '}
-      <${CommittedInput} class="field least" inputmode="decimal" value=${view.least ?? ''} onCommit=${least} />
+      <${CommittedInput} class="field least" inputmode="decimal" value=${view.least ?? ''} onCommit=${changeLeast} />
     </label>
     <${Select}
       label="sort prompts by"

@@ -4,7 +4,7 @@ import { ApiError } from '../../data/api.js';
 import { isRight, isTruncated, otherFlags } from '../../lib/rollouts.js';
 import { formatCount, formatValue } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
-import { COLOURINGS, valuesOf } from '../../lib/text/tokens.js';
+import { COLOURINGS, readValues } from '../../lib/text/tokens.js';
 import { Task } from './task.js';
 import { LongText, useTokens } from './text.js';
 import { TokenText } from './tokens.js';
@@ -18,12 +18,12 @@ import { TurnBlocks } from './turns.js';
  */
 function useNear() {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
-  const [near, setNear] = useState(false);
+  const [isNear, setIsNear] = useState(false);
   useEffect(() => {
     const observer = new IntersectionObserver(
       (entries) => {
         if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
-        setNear(true);
+        setIsNear(true);
         observer.disconnect();
       },
       { rootMargin: '400px' },
@@ -31,24 +31,25 @@ function useNear() {
     if (element.current) observer.observe(element.current);
     return () => observer.disconnect();
   }, []);
-  return [element, near];
+  return [element, isNear];
 }
 
 /** @typedef {'none' | import('../../lib/text/tokens.js').ColourName} Colour */
 
 /**
- * @param {{group: Api.GroupItem, completion: Completion, index: number, by: Colour, pinned?: number | null,
- *   onPin?: (index: number, at: number | null) => void}} props `pinned`: the token in the address
+ * @param {{group: Api.GroupItem, completion: Completion, index: number, colourBy: Colour, pinnedToken?: number | null,
+ *   onPin?: (index: number, at: number | null) => void}} props `pinnedToken`: the token in the address
  */
-export function RolloutCard({ group, completion, index, by, pinned = null, onPin }) {
-  const [element, near] = useNear();
-  const tokens = useTokens(completion.id, (near || pinned !== null) && by !== 'none');
+export function RolloutCard({ group, completion, index, colourBy, pinnedToken = null, onPin }) {
+  const [element, isNear] = useNear();
+  const tokens = useTokens(completion.id, (isNear || pinnedToken !== null) && colourBy !== 'none');
   const label = `Completion ${index}`;
-  const shows = by !== 'none' && tokens.data && tokens.data.tokens.length > 0 && valuesOf(tokens.data, by);
+  const shows =
+    colourBy !== 'none' && tokens.data && tokens.data.tokens.length > 0 && readValues(tokens.data, colourBy);
   return html`<article class="card rollout" ref=${element} aria-label=${label} data-completion=${completion.id}>
     <header class="rollout-head">
       <span class="faint">#${index}</span>
-      <${Correct} right=${isRight(completion)} />
+      <${Correct} isCorrect=${isRight(completion)} />
       <strong class="rollout-reward" title="Total reward">
         ${formatValue(completion.reward)}
       </strong>
@@ -68,10 +69,10 @@ export function RolloutCard({ group, completion, index, by, pinned = null, onPin
       shows
         ? html`<${TokenText}
           tokens=${tokens.data}
-          by=${by}
+          colourBy=${colourBy}
           index=${index}
-          pinned=${pinned}
-          onPin=${onPin && ((/** @type {number | null} */ at) => onPin(index, at))}
+          pinnedToken=${pinnedToken}
+          onPin=${onPin && ((/** @type {number | null} */ token) => onPin(index, token))}
         />`
         : html`
           ${
@@ -79,27 +80,27 @@ export function RolloutCard({ group, completion, index, by, pinned = null, onPin
               ? html`<${TurnBlocks} blocks=${completion.blocks} label=${label} />`
               : html`<${LongText} text=${completion.text} label=${label} />`
           }
-          ${by !== 'none' && html`<p class="token-note">${tokenNote(tokens, by)}</p>`}
+          ${colourBy !== 'none' && html`<p class="token-note">${describeTokens(tokens, colourBy)}</p>`}
         `
     }
   </article>`;
 }
 
-/** @param {import('./text.js').LoadedTokens} tokens @param {import('../../lib/text/tokens.js').ColourName} by */
-function tokenNote({ data, error }, by) {
+/** @param {import('./text.js').LoadedTokens} tokens @param {import('../../lib/text/tokens.js').ColourName} colourBy */
+function describeTokens({ data, error }, colourBy) {
   if (error && !(error instanceof ApiError && error.status === 404)) return `Tokens: ${error.message}`;
   if (data?.damage) return `Damaged: ${data.damage}`;
-  if (data?.note && !valuesOf(data, by)) return `Not stored: ${data.note}`;
-  return data || error ? `Not recorded: ${COLOURINGS[by].label}` : 'Loading tokens…';
+  if (data?.note && !readValues(data, colourBy)) return `Not stored: ${data.note}`;
+  return data || error ? `Not recorded: ${COLOURINGS[colourBy].label}` : 'Loading tokens…';
 }
 
-/** A mark for right, wrong or not scored. @param {{right: boolean | null}} props */
-function Correct({ right }) {
-  if (right === null)
+/** A mark for right, wrong or not scored. @param {{isCorrect: boolean | null}} props */
+function Correct({ isCorrect }) {
+  if (isCorrect === null)
     return html`<span class="mark faint" title="Not graded">
       ?
     </span>`;
-  return right
+  return isCorrect
     ? html`<span class="mark mark-good" title="Correct">
       <${Icon} name="check" size=${14} label="correct" />
     </span>`

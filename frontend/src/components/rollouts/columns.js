@@ -1,8 +1,8 @@
 /** A prompt in columns: its completions at other steps of the run and in other runs of the experiment. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { MAX_COLUMNS, readColumn, usualColumns, writeColumn } from '../../lib/columns.js';
-import { groupFacts, sortedCards } from '../../lib/rollouts.js';
+import { MAX_COLUMNS, readColumn, chooseUsualColumns, writeColumn } from '../../lib/columns.js';
+import { groupFacts, sortCards } from '../../lib/rollouts.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { formatValue } from '../../lib/text/format.js';
 import { IconButton } from '../shared/icons.js';
@@ -10,7 +10,7 @@ import { Select } from '../shared/marks.js';
 import { Loaded, Skeleton } from '../shared/states.js';
 import { RolloutCard } from './card.js';
 import { GroupHead } from './group.js';
-import { siblingLabel } from './siblings.js';
+import { formatSibling } from './siblings.js';
 
 /**
  * @typedef {import('../../lib/columns.js').Column} Column
@@ -22,7 +22,7 @@ import { siblingLabel } from './siblings.js';
 const COLLAPSED_COMPLETIONS = 2;
 
 /** Returns the steps at which a prompt is stored. @param {Api.StepItem[]} items @param {string} kind */
-const stepsOf = (items, kind) => items.filter((item) => item.kind === kind).map(({ step }) => step);
+const listSteps = (items, kind) => items.filter((item) => item.kind === kind).map(({ step }) => step);
 
 /**
  * @param {{group: Api.GroupItem, beside: string[], siblings: Api.RunItem[], order: string, by:
@@ -30,20 +30,20 @@ const stepsOf = (items, kind) => items.filter((item) => item.kind === kind).map(
  *   void}} props `beside`: columns as they are written in the address, or none for the default columns
  */
 export function PromptColumns({ group, beside, siblings, order, by, full, onChange }) {
-  const stored = useGet('/rollouts/steps', { run: group.run, prompt: group.prompt_id });
+  const stepsResource = useGet('/rollouts/steps', { run: group.run, prompt: group.prompt_id });
   return html`<section class="group" aria-label="Comparison of a prompt">
     <${GroupHead} group=${group} />
-    <${Loaded} resource=${stored} skeleton=${html`<${Skeleton} rows=${8} />`}>
+    <${Loaded} resource=${stepsResource} skeleton=${html`<${Skeleton} rows=${8} />`}>
       ${({ items }) => {
-        const steps = stepsOf(items, group.kind);
-        const others = siblings.filter(({ id }) => id !== group.run);
-        const named = beside.map(readColumn).filter((column) => column !== null);
-        const columns = named.length
-          ? named
-          : usualColumns(
+        const steps = listSteps(items, group.kind);
+        const otherRuns = siblings.filter(({ id }) => id !== group.run);
+        const namedColumns = beside.map(readColumn).filter((column) => column !== null);
+        const columns = namedColumns.length
+          ? namedColumns
+          : chooseUsualColumns(
               steps,
               group.step,
-              others.map(({ id }) => id),
+              otherRuns.map(({ id }) => id),
             );
         const choose = (/** @type {Column[]} */ next) =>
           onChange({ beside: next.length ? next.map(writeColumn) : null });
@@ -52,26 +52,26 @@ export function PromptColumns({ group, beside, siblings, order, by, full, onChan
           <div class="toolbar">
             <${AddColumn}
               steps=${steps.filter((step) => step !== group.step)}
-              runs=${others}
+              runs=${otherRuns}
               isFull=${columns.length >= MAX_COLUMNS}
               onAdd=${(/** @type {string} */ text) => choose([...columns, readColumn(text) ?? { run: '', step: null }])}
             />
             ${steps.length < 2 && html`<span class="quiet">This run stored the prompt at step ${group.step} alone.</span>`}
-            ${!others.length && html`<span class="quiet">The experiment has no other run.</span>`}
+            ${!otherRuns.length && html`<span class="quiet">The experiment has no other run.</span>`}
             <span class="spacer"></span>
             <button type="button" class="button-quiet" aria-pressed=${full} onClick=${() => onChange({ full: !full })}>
               All completions
             </button>
           </div>
           <div class="prompt-columns" tabindex="0" role="region" aria-label="Columns">
-            <${GroupColumn} title=${`step ${group.step}, in view`} shown=${group} look=${look} />
+            <${GroupColumn} title=${`step ${group.step}, in view`} shownGroup=${group} look=${look} />
             ${columns.map(
-              (column, at) => html`<${OtherColumn}
+              (column, index) => html`<${OtherColumn}
                 key=${writeColumn(column)}
                 column=${column}
                 run=${siblings.find(({ id }) => id === column.run)}
                 look=${look}
-                onStep=${(/** @type {number} */ step) => choose(columns.with(at, { ...column, step }))}
+                onStep=${(/** @type {number} */ step) => choose(columns.with(index, { ...column, step }))}
                 onRemove=${() => choose(columns.filter((other) => other !== column))}
               />`,
             )}
@@ -90,7 +90,7 @@ function AddColumn({ steps, runs, isFull, onAdd }) {
   const options = [
     { value: '', label: 'a step or a run' },
     ...steps.map((step) => ({ value: writeColumn({ run: '', step }), label: `step ${step}` })),
-    ...runs.map((run) => ({ value: writeColumn({ run: run.id, step: null }), label: siblingLabel(run) })),
+    ...runs.map((run) => ({ value: writeColumn({ run: run.id, step: null }), label: formatSibling(run) })),
   ];
   return html`<${Select}
     label="add"
@@ -110,11 +110,11 @@ function OtherColumn({ column, run, look, onStep, onRemove }) {
   const id = column.run || look.group.run;
   const step = column.step ?? look.group.step;
   const groups = useGet('/rollouts', { run: id, step, kind, prompt, limit: 1 });
-  const stored = useGet('/rollouts/steps', { run: id, prompt });
-  const steps = stepsOf(stored.data?.items ?? [], kind);
+  const stepsResource = useGet('/rollouts/steps', { run: id, prompt });
+  const steps = listSteps(stepsResource.data?.items ?? [], kind);
   const title = run ? run.name : `step ${step}`;
   const head = html`<header class="prompt-column-head">
-    <a href=${rolloutsAddress(id, { step, kind, group: groups.data?.items[0]?.id })} title=${run && siblingLabel(run)}>
+    <a href=${rolloutsAddress(id, { step, kind, group: groups.data?.items[0]?.id })} title=${run && formatSibling(run)}>
       ${title}
     </a>
     ${
@@ -134,40 +134,40 @@ function OtherColumn({ column, run, look, onStep, onRemove }) {
     <${Loaded} resource=${groups} skeleton=${html`<${Skeleton} rows=${6} />`}>
       ${({ items }) =>
         items.length
-          ? html`<${Cards} shown=${items[0]} look=${look} />`
-          : html`<p class="quiet">${absence(steps, step)}</p>`}
+          ? html`<${Cards} shownGroup=${items[0]} look=${look} />`
+          : html`<p class="quiet">${describeAbsence(steps, step)}</p>`}
     <//>
   </section>`;
 }
 
 /** @param {number[]} steps `steps`: those with the prompt @param {number} step */
-const absence = (steps, step) =>
+const describeAbsence = (steps, step) =>
   steps.length
     ? `The prompt is not stored at step ${step}, but at ${steps.slice(0, 8).join(', ')}${steps.length > 8 ? ' …' : ''}.`
     : 'This run has no stored completion of the prompt.';
 
-/** @param {{title: string, shown: Api.GroupItem, look: Look}} props */
-const GroupColumn = ({ title, shown, look }) => html`<section class="prompt-column" aria-label=${title}>
+/** @param {{title: string, shownGroup: Api.GroupItem, look: Look}} props */
+const GroupColumn = ({ title, shownGroup, look }) => html`<section class="prompt-column" aria-label=${title}>
   <header class="prompt-column-head"><b>${title}</b></header>
-  <${Cards} shown=${shown} look=${look} />
+  <${Cards} shownGroup=${shownGroup} look=${look} />
 </section>`;
 
-/** @param {{shown: Api.GroupItem, look: Look}} props */
-function Cards({ shown, look: { order, by, full } }) {
-  const facts = groupFacts(shown);
-  const cards = sortedCards(
-    shown.completions.map((completion, index) => ({ completion, index })),
+/** @param {{shownGroup: Api.GroupItem, look: Look}} props */
+function Cards({ shownGroup, look: { order, by, full } }) {
+  const facts = groupFacts(shownGroup);
+  const cards = sortCards(
+    shownGroup.completions.map((completion, index) => ({ completion, index })),
     order,
   );
   return html`
-    <p class="quiet">${facts.right} of ${facts.size} correct, reward ${formatValue(facts.mean)}</p>
+    <p class="quiet">${facts.rightCount} of ${facts.size} correct, reward ${formatValue(facts.mean)}</p>
     ${cards.slice(0, full ? undefined : COLLAPSED_COMPLETIONS).map(
       ({ completion, index }) => html`<${RolloutCard}
           key=${completion.id}
-          group=${shown}
+          group=${shownGroup}
           completion=${completion}
           index=${index}
-          by=${by}
+          colourBy=${by}
         />`,
     )}
   `;

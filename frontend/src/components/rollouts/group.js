@@ -1,8 +1,8 @@
 /** The groups of a step as a list, and one group in full: prompt, answer, and all completions side by side. */
 import { html } from '../../dom.js';
-import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortedCards } from '../../lib/rollouts.js';
+import { groupFacts, isFiltering, isRight, isTruncated, passes, REASONS, sortCards } from '../../lib/rollouts.js';
 import { lookup } from '../../lib/lookup.js';
-import { oneLine, readTokenAddress } from '../../lib/text/tokens.js';
+import { toOneLine, readTokenAddress } from '../../lib/text/tokens.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { RolloutCard } from './card.js';
 import { LongText } from './text.js';
@@ -10,15 +10,15 @@ import { LongText } from './text.js';
 /** @typedef {import('../../lib/rollouts.js').Group} Group */
 /** @typedef {import('../../lib/rollouts.js').Filter} Filter */
 
-/** @param {{groups: Group[], at: number, filter: Filter, onPick: (index: number) => void}} props */
-export function GroupList({ groups, at, filter, onPick }) {
+/** @param {{groups: Group[], activeIndex: number, filter: Filter, onPick: (index: number) => void}} props */
+export function GroupList({ groups, activeIndex, filter, onPick }) {
   return html`<nav class="card group-list" aria-label="Prompts of this step">
     <ol>
       ${groups.map((group, i) => {
         const { mean } = groupFacts(group);
         return html`<li key=${group.id}>
-          <button type="button" aria-current=${i === at ? 'true' : undefined} onClick=${() => onPick(i)}>
-            <span class="group-prompt">${oneLine(group.prompt.slice(0, 400))}</span>
+          <button type="button" aria-current=${i === activeIndex ? 'true' : undefined} onClick=${() => onPick(i)}>
+            <span class="group-prompt">${toOneLine(group.prompt.slice(0, 400))}</span>
             <span class="number">
               ${
                 group.left_out &&
@@ -40,7 +40,7 @@ export function GroupList({ groups, at, filter, onPick }) {
  * Returns the classes of a completion's dot: right, truncated, or excluded by the filter.
  * @param {Api.CompletionItem} completion @param {Filter} filter
  */
-function dotClass(completion, filter) {
+function chooseDotClass(completion, filter) {
   const marks = [
     isRight(completion) && 'is-right',
     isTruncated(completion) && 'is-cut',
@@ -54,28 +54,28 @@ function dotClass(completion, filter) {
  * @param {{group: Group, filter: Filter}} props
  */
 function Dots({ group, filter }) {
-  const { right, size } = groupFacts(group);
+  const { rightCount, size } = groupFacts(group);
   const signs = group.completions.slice(0, 64);
-  return html`<span class="dots" role="img" aria-label=${`${right} of ${size} correct`}>
+  return html`<span class="dots" role="img" aria-label=${`${rightCount} of ${size} correct`}>
     ${signs.map(
       (completion) => html`<span
         key=${completion.id}
-        class=${dotClass(completion, filter)}
+        class=${chooseDotClass(completion, filter)}
       ></span>`,
     )}
   </span>`;
 }
 
 /**
- * @param {{group: Group, filter: Filter, order: string, by: import('./card.js').Colour, tokenAddress: string,
+ * @param {{group: Group, filter: Filter, order: string, colourBy: import('./card.js').Colour, tokenAddress: string,
  *   onPin: (tokenAddress: string) => void}} props `tokenAddress`: the address of a token within the group
  */
-export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
-  const pinned = readTokenAddress(tokenAddress);
-  const pin = (/** @type {number} */ index, /** @type {number | null} */ at) =>
-    onPin(at === null ? '' : `${index}.${at}`);
+export function GroupView({ group, filter, order, colourBy, tokenAddress, onPin }) {
+  const pinnedToken = readTokenAddress(tokenAddress);
+  const pin = (/** @type {number} */ index, /** @type {number | null} */ token) =>
+    onPin(token === null ? '' : `${index}.${token}`);
   const cards = group.completions.map((completion, index) => ({ completion, index }));
-  const shown = sortedCards(
+  const shownCards = sortCards(
     cards.filter(({ completion }) => passes(filter, completion)),
     order,
   );
@@ -88,18 +88,18 @@ export function GroupView({ group, filter, order, by, tokenAddress, onPin }) {
     ${
       isFiltering(filter) &&
       html`<p class="quiet group-shown">
-        ${shown.length} of ${plural(cards.length, 'completion')} shown
+        ${shownCards.length} of ${plural(cards.length, 'completion')} shown
       </p>`
     }
     <div class="rollout-cards">
-      ${shown.map(
+      ${shownCards.map(
         ({ completion, index }) => html`<${RolloutCard}
         key=${completion.id}
         group=${group}
         completion=${completion}
         index=${index}
-        by=${by}
-        pinned=${pinned?.[0] === index ? pinned[1] : null}
+        colourBy=${colourBy}
+        pinnedToken=${pinnedToken?.[0] === index ? pinnedToken[1] : null}
         onPin=${pin} />`,
       )}
     </div>
@@ -135,7 +135,7 @@ export function GroupHead({ group }) {
         <div>
           <dt>correct</dt>
           <dd>
-            ${facts.right} of ${facts.size}
+            ${facts.rightCount} of ${facts.size}
           </dd>
         </div>
         ${

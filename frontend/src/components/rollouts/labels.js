@@ -9,13 +9,15 @@ const OFFERED = ['hacked', 'good', 'weird'];
 /** @param {{id: string, labels: Api.LabelItem[], onChange: () => void}} props `id`: of the completion */
 export function Labels({ id, labels, onChange }) {
   const [items, setItems] = useState(labels);
-  const [edited, setEdited] = useState(/** @type {{label: string, note: string, version: number} | null} */ (null));
+  const [editedLabel, setEditedLabel] = useState(
+    /** @type {{label: string, note: string, version: number} | null} */ (null),
+  );
   useEffect(() => setItems(labels), [labels]);
   const path = `/rollouts/${encodeURIComponent(id)}/labels`;
-  const store = async (/** @type {() => Promise<{items: Api.LabelItem[]}>} */ ask) => {
+  const store = async (/** @type {() => Promise<{items: Api.LabelItem[]}>} */ sendRequest) => {
     try {
-      setItems((await ask()).items);
-      setEdited(null);
+      setItems((await sendRequest()).items);
+      setEditedLabel(null);
       onChange();
     } catch (error) {
       sayError(error);
@@ -28,7 +30,7 @@ export function Labels({ id, labels, onChange }) {
           type="button"
           class="label-name"
           disabled=${!mayChange.value}
-          onClick=${() => setEdited({ label: item.label, note: item.note, version: item.version })}
+          onClick=${() => setEditedLabel({ label: item.label, note: item.note, version: item.version })}
         >
           <${Visible} text=${item.label} />
         </button>
@@ -53,20 +55,20 @@ export function Labels({ id, labels, onChange }) {
     )}
     ${
       mayChange.value &&
-      !edited &&
+      !editedLabel &&
       html`<button
         type="button"
         class="button-quiet"
-        onClick=${() => setEdited({ label: '', note: '', version: 0 })}
+        onClick=${() => setEditedLabel({ label: '', note: '', version: 0 })}
       >
         + label
       </button>`
     }
     ${
-      edited &&
+      editedLabel &&
       html`<${Editor}
-        edited=${edited}
-        onCancel=${() => setEdited(null)}
+        editedLabel=${editedLabel}
+        onCancel=${() => setEditedLabel(null)}
         onSave=${(/** @type {object} */ body) => store(() => post(path, body))}
       />`
     }
@@ -76,22 +78,22 @@ export function Labels({ id, labels, onChange }) {
 /** @typedef {Event & {target: HTMLInputElement}} InputEvent */
 
 /**
- * @param {{edited: {label: string, note: string, version: number}, onCancel: () => void, onSave: (body: object) =>
+ * @param {{editedLabel: {label: string, note: string, version: number}, onCancel: () => void, onSave: (body: object) =>
  *   void}} props
  */
-function Editor({ edited, onCancel, onSave }) {
-  const [label, setLabel] = useState(edited.label);
-  const [note, setNote] = useState(edited.note);
+function Editor({ editedLabel, onCancel, onSave }) {
+  const [label, setLabel] = useState(editedLabel.label);
+  const [note, setNote] = useState(editedLabel.note);
   return html`<form
     class="label-form"
     onSubmit=${(/** @type {Event} */ event) => {
       event.preventDefault();
-      if (label.trim()) onSave({ label, note, version: edited.version });
+      if (label.trim()) onSave({ label, note, version: editedLabel.version });
     }}
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === 'Escape' && onCancel()}
   >
     ${
-      edited.version === 0 &&
+      editedLabel.version === 0 &&
       html`
         ${OFFERED.map(
           (name) => html`<button

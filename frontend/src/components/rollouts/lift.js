@@ -24,17 +24,17 @@ export function Lift({ run, scope, view, change, steps }) {
   const siblings = useGet(run.experiment ? '/runs' : null, { experiment: run.experiment, limit: 200, sort: 'name' });
   const siblingRuns = (siblings.data?.items ?? []).filter(({ id }) => id !== run.id);
   const middle = steps[Math.floor(steps.length / 2)]?.step ?? 1;
-  const a = view.a ?? Math.max(0, middle - 1);
-  const b = view.b ?? middle;
+  const stepA = view.a ?? Math.max(0, middle - 1);
+  const stepB = view.b ?? middle;
   const sibling = siblingRuns.find(({ id }) => id === view.other) ?? siblingRuns[0];
   const isPossible = view.by === 'runs' ? Boolean(sibling) : steps.length > 0;
   const params = {
     ...scope,
     ...(view.by === 'runs' ? { runs: `${run.id},${sibling?.id}`, experiment: undefined } : {}),
     by: view.by,
-    ...(view.by === 'steps' ? { a_last: a, b_first: b } : {}),
+    ...(view.by === 'steps' ? { a_last: stepA, b_first: stepB } : {}),
   };
-  const answer = useGet(isPossible ? '/rollouts/lift' : null, params);
+  const resource = useGet(isPossible ? '/rollouts/lift' : null, params);
   const step = (/** @type {'a' | 'b'} */ name) => (/** @type {InputEvent} */ event) => {
     const value = Number(event.target.value);
     if (event.target.value.trim() && Number.isInteger(value) && value >= 0) change({ [name]: value });
@@ -50,10 +50,10 @@ export function Lift({ run, scope, view, change, steps }) {
       ${
         view.by === 'steps' &&
         html`<label class="select">
-            up to step <input class="field least" inputmode="numeric" value=${a} onChange=${step('a')} />
+            up to step <input class="field least" inputmode="numeric" value=${stepA} onChange=${step('a')} />
           </label>
           <label class="select">
-            from step <input class="field least" inputmode="numeric" value=${b} onChange=${step('b')} />
+            from step <input class="field least" inputmode="numeric" value=${stepB} onChange=${step('b')} />
           </label>`
       }
       ${
@@ -72,7 +72,7 @@ export function Lift({ run, scope, view, change, steps }) {
     </div>
     ${
       isPossible
-        ? html`<${Loaded} resource=${answer} skeleton=${html`<${Skeleton} rows=${8} />`}>
+        ? html`<${Loaded} resource=${resource} skeleton=${html`<${Skeleton} rows=${8} />`}>
           ${(/** @type {Api.LiftAnswer} */ data) => html`<${Tables} data=${data} change=${change} />`}
         <//>`
         : html`<${Empty} title="There is nothing to compare" />`
@@ -82,11 +82,11 @@ export function Lift({ run, scope, view, change, steps }) {
 
 /** @param {{data: Api.LiftAnswer, change: (changes: object) => void}} props */
 function Tables({ data, change }) {
-  const side = (/** @type {Api.LiftSide} */ { label, completions, of }) =>
+  const describeSide = (/** @type {Api.LiftSide} */ { label, completions, of }) =>
     `${label}: ${plural(completions, 'completion')} read, ${formatCount(of)} are stored in these steps`;
   return html`
     <p class="quiet">
-      A, ${side(data.a)}; B, ${side(data.b)}. Counts are of completions that contain a phrase of one to
+      A, ${describeSide(data.a)}; B, ${describeSide(data.b)}. Counts are of completions that contain a phrase of one to
       four words.
     </p>
     <div class="lift-tables">
@@ -100,12 +100,12 @@ function Tables({ data, change }) {
  * @param {{title: string, items: Api.LiftItem[], data: Api.LiftAnswer, change: (changes: object) => void}} props
  */
 function Table({ title, items, data, change }) {
-  const share = (/** @type {number} */ count, /** @type {number} */ of) =>
-    `${count} (${formatValue(of ? (100 * count) / of : 0)} %)`;
+  const share = (/** @type {number} */ count, /** @type {number} */ total) =>
+    `${count} (${formatValue(total ? (100 * count) / total : 0)} %)`;
   if (!items.length) return html`<${Empty} title=${`${title}: no phrase`} />`;
   return html`<table class="lift-table">
     <caption>${title}</caption>
-    <${Heads} of=${[
+    <${Heads} heads=${[
       'phrase',
       'A',
       'B',

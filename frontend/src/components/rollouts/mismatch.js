@@ -25,14 +25,14 @@ const USUAL_CAP = 2;
 
 /** @param {{run: string, step: number}} props */
 export function MismatchOfStep({ run, step }) {
-  const [open, setOpen] = useState(false);
+  const [isOpen, setIsOpen] = useState(false);
   const [kind, setKind] = useState('');
   const [level, setLevel] = useState('product');
-  const [by, setBy] = useState(/** @type {'position' | 'age'} */ ('position'));
-  const answer = useGet(open ? '/rollouts/mismatch' : null, { run, step, kind: kind || undefined, level });
+  const [colourBy, setColourBy] = useState(/** @type {'position' | 'age'} */ ('position'));
+  const resource = useGet(isOpen ? '/rollouts/mismatch' : null, { run, step, kind: kind || undefined, level });
   return html`<details class="card what-if" onToggle=${(
     /** @type {Event & {currentTarget: HTMLDetailsElement}} */ event,
-  ) => setOpen(event.currentTarget.open)}>
+  ) => setIsOpen(event.currentTarget.open)}>
     <summary>Truncation cap: sampler against trainer at step ${step}</summary>
     <div class="toolbar mismatch-tools">
       <${Select} label="correction" value=${kind} options=${[OWN, ...KINDS]} onChange=${setKind} />
@@ -40,29 +40,29 @@ export function MismatchOfStep({ run, step }) {
         kind.startsWith('seq') &&
         html`<${Select} label="ratio of a completion" value=${level} options=${LEVELS} onChange=${setLevel} />`
       }
-      <${Select} label="colour by" value=${by} options=${COLOURS} onChange=${setBy} />
+      <${Select} label="colour by" value=${colourBy} options=${COLOURS} onChange=${setColourBy} />
     </div>
     ${
-      open &&
-      html`<${Loaded} resource=${answer} skeleton=${html`<${Skeleton} rows=${6} />`}>
+      isOpen &&
+      html`<${Loaded} resource=${resource} skeleton=${html`<${Skeleton} rows=${6} />`}>
         ${(/** @type {Api.Mismatch} */ data) =>
-          html`<${Simulator} data=${data} by=${by} key=${`${data.kind} ${step}`} />`}
+          html`<${Simulator} data=${data} colourBy=${colourBy} key=${`${data.kind} ${step}`} />`}
       <//>`
     }
   </details>`;
 }
 
 /** Returns the index in `caps` of the run's own cap, else of the usual cap. @param {Api.Mismatch} data */
-function firstCap({ caps, run_cap: runCap }) {
-  const at = caps.findIndex(({ cap }) => cap === (runCap ?? USUAL_CAP));
-  return at < 0 ? Math.floor(caps.length / 2) : at;
+function findFirstCap({ caps, run_cap: runCap }) {
+  const index = caps.findIndex(({ cap }) => cap === (runCap ?? USUAL_CAP));
+  return index < 0 ? Math.floor(caps.length / 2) : index;
 }
 
-/** @param {{data: Api.Mismatch, by: 'position' | 'age'}} props */
-function Simulator({ data, by }) {
-  const [at, setAt] = useState(firstCap(data));
+/** @param {{data: Api.Mismatch, colourBy: 'position' | 'age'}} props */
+function Simulator({ data, colourBy }) {
+  const [capIndex, setCapIndex] = useState(findFirstCap(data));
   const { caps, run_cap: runCap } = data;
-  const simulation = caps[at];
+  const simulation = caps[capIndex];
   const isMask = data.kind.endsWith('mask');
   const rows = [
     [isMask ? 'tokens dropped' : 'tokens truncated', formatPercent(simulation.limited, 2)],
@@ -71,7 +71,7 @@ function Simulator({ data, by }) {
     ['weight lost (bias)', formatPercent(simulation.lost, 2)],
   ];
   return html`<div class="mismatch">
-    <${MismatchScatter} data=${data} by=${by} cap=${simulation.cap} />
+    <${MismatchScatter} data=${data} colourBy=${colourBy} cap=${simulation.cap} />
     <div>
       <label class="mismatch-cap">
         ${isMask ? 'largest rho' : 'cap'} <b>${formatValue(simulation.cap)}</b>
@@ -82,14 +82,14 @@ function Simulator({ data, by }) {
           aria-valuetext=${formatValue(simulation.cap)}
           min="0"
           max=${caps.length - 1}
-          value=${at}
-          onInput=${(/** @type {Event & {target: HTMLInputElement}} */ event) => setAt(Number(event.target.value))}
+          value=${capIndex}
+          onInput=${(/** @type {Event & {target: HTMLInputElement}} */ event) => setCapIndex(Number(event.target.value))}
         />
       </label>
       ${
         runCap !== null &&
         simulation.cap !== runCap &&
-        html`<button type="button" class="button button-small" onClick=${() => setAt(firstCap(data))}>
+        html`<button type="button" class="button button-small" onClick=${() => setCapIndex(findFirstCap(data))}>
           Back to ${formatValue(runCap)}
         </button>`
       }

@@ -11,7 +11,7 @@ const DOT = 1.6;
 const LEVELS = 8;
 
 /** @param {number[]} values @returns {[number, number]} */
-function extent(values) {
+function findExtent(values) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
     if (value < low) low = value;
@@ -21,17 +21,17 @@ function extent(values) {
 }
 
 /** @param {number} share from 0 to 1 @param {boolean} isDark */
-const heat = (share, isDark) => `hsl(${Math.round(220 - 190 * share)} 80% ${isDark ? 65 : 42}%)`;
+const makeHeatColour = (share, isDark) => `hsl(${Math.round(220 - 190 * share)} 80% ${isDark ? 65 : 42}%)`;
 
 /**
- * @param {{data: Api.Mismatch, by: 'position' | 'age', cap: number}} props
+ * @param {{data: Api.Mismatch, colourBy: 'position' | 'age', cap: number}} props
  */
-export function MismatchScatter({ data, by, cap }) {
+export function MismatchScatter({ data, colourBy, cap }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [width, setWidth] = useState(0);
   const shade = theme.value;
-  const [low, high] = extent([...data.sampler, ...data.trainer]);
-  const largest = Math.max(1, extent(data[by])[1]);
+  const [low, high] = findExtent([...data.sampler, ...data.trainer]);
+  const largest = Math.max(1, findExtent(data[colourBy])[1]);
 
   useEffect(() => {
     const element = canvas.current;
@@ -54,13 +54,13 @@ export function MismatchScatter({ data, by, cap }) {
     const ink = style.getPropertyValue('color');
     const isDark = shade === 'dark';
     const span = high - low || 1;
-    const x = (/** @type {number} */ value) => LEFT + ((value - low) / span) * (width - LEFT - MARGIN);
-    const y = (/** @type {number} */ value) => HEIGHT - BELOW - ((value - low) / span) * (HEIGHT - BELOW - MARGIN);
+    const toX = (/** @type {number} */ value) => LEFT + ((value - low) / span) * (width - LEFT - MARGIN);
+    const toY = (/** @type {number} */ value) => HEIGHT - BELOW - ((value - low) / span) * (HEIGHT - BELOW - MARGIN);
     const line = (/** @type {number} */ shift, /** @type {number[]} */ dash) => {
       context.setLineDash(dash);
       context.beginPath();
-      context.moveTo(x(low), y(low + shift));
-      context.lineTo(x(high), y(high + shift));
+      context.moveTo(toX(low), toY(low + shift));
+      context.lineTo(toX(high), toY(high + shift));
       context.stroke();
     };
     context.strokeStyle = ink;
@@ -74,9 +74,9 @@ export function MismatchScatter({ data, by, cap }) {
     if (data.low !== null && data.low > 0) line(Math.log(data.low), [5, 4]);
     context.globalAlpha = 0.75;
     data.sampler.forEach((sampler, i) => {
-      context.fillStyle = heat(Math.round((data[by][i] / largest) * LEVELS) / LEVELS, isDark);
+      context.fillStyle = makeHeatColour(Math.round((data[colourBy][i] / largest) * LEVELS) / LEVELS, isDark);
       context.beginPath();
-      context.arc(x(sampler), y(data.trainer[i]), DOT, 0, 2 * Math.PI);
+      context.arc(toX(sampler), toY(data.trainer[i]), DOT, 0, 2 * Math.PI);
       context.fill();
     });
     context.restore();
@@ -86,12 +86,12 @@ export function MismatchScatter({ data, by, cap }) {
     context.font = '11px system-ui, sans-serif';
     context.textAlign = 'center';
     for (const share of [0, 0.5, 1])
-      context.fillText(formatValue(low + share * span), x(low + share * span) - 14 * share, HEIGHT - 20);
+      context.fillText(formatValue(low + share * span), toX(low + share * span) - 14 * share, HEIGHT - 20);
     context.fillText('log-probability by the sampler', LEFT + (width - LEFT) / 2, HEIGHT - 5);
     context.textAlign = 'right';
     for (const share of [0.5, 1])
-      context.fillText(formatValue(low + share * span), LEFT - 5, y(low + share * span) + 8 * share);
-  }, [data, by, cap, width, shade]);
+      context.fillText(formatValue(low + share * span), LEFT - 5, toY(low + share * span) + 8 * share);
+  }, [data, colourBy, cap, width, shade]);
 
   return html`<figure class="mismatch-figure">
     <canvas
@@ -102,7 +102,7 @@ export function MismatchScatter({ data, by, cap }) {
     ></canvas>
     <figcaption class="faint">
       Up: log-probability by the trainer. Line: they agree; dashes: rho at the cap. Blue to orange:
-      ${by === 'age' ? ' staleness' : ' position'} 0 to ${formatValue(largest)}.
+      ${colourBy === 'age' ? ' staleness' : ' position'} 0 to ${formatValue(largest)}.
     </figcaption>
   </figure>`;
 }

@@ -2,8 +2,8 @@
 import { html, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
-import { oneLine } from '../../lib/text/tokens.js';
-import { wordDiff } from '../../lib/text/diff.js';
+import { toOneLine } from '../../lib/text/tokens.js';
+import { diffWords } from '../../lib/text/diff.js';
 import { Loaded, Skeleton } from '../shared/states.js';
 import { Select } from '../shared/marks.js';
 import { Visible } from './text.js';
@@ -49,18 +49,18 @@ export function Probes({ runs, names, kind }) {
       <div class="card probe-matrix" tabindex="0" role="region" aria-label="Prompts at the evaluations">
         <table>
           ${columns.map(
-            (column, at) => html`<tbody key=${column.id}>
+            (column, index) => html`<tbody key=${column.id}>
               <tr>
                 <th scope="col">${lookup(names, column.id) ?? column.id}</th>
                 <th scope="col">first solved</th>
                 <th scope="col">first lost</th>
                 ${column.steps.map((step) => html`<th scope="col" key=${step}>${step}</th>`)}
               </tr>
-              ${sorted(items, at, order).map(
+              ${sortProbes(items, index, order).map(
                 (item) => html`<${Row}
                   key=${item.id}
                   item=${item}
-                  row=${item.runs[at]}
+                  row=${item.runs[index]}
                   column=${column}
                   cells=${cells}
                   onPick=${pick}
@@ -74,10 +74,10 @@ export function Probes({ runs, names, kind }) {
   <//>`;
 }
 
-/** @param {Api.ProbeItem[]} items @param {number} at @param {string} order */
-function sorted(items, at, order) {
+/** @param {Api.ProbeItem[]} items @param {number} index @param {string} order */
+function sortProbes(items, index, order) {
   const { rank } = lookup(ORDERS, order);
-  return rank ? [...items].sort((a, b) => compare(rank(a.runs[at]), rank(b.runs[at]))) : items;
+  return rank ? [...items].sort((a, b) => compare(rank(a.runs[index]), rank(b.runs[index]))) : items;
 }
 
 const compare = (/** @type {number} */ a, /** @type {number} */ b) => (a === b ? 0 : a < b ? -1 : 1);
@@ -90,23 +90,23 @@ function Row({ item, row, column, cells, onPick }) {
   const isPicked = (/** @type {number} */ step) =>
     cells.some((cell) => cell.run === column.id && cell.step === step && cell.prompt === item.id);
   return html`<tr>
-    <th scope="row" title=${oneLine(item.prompt)}>
-      <span class="group-prompt">${oneLine(item.prompt) || oneLine(item.id)}</span>
+    <th scope="row" title=${toOneLine(item.prompt)}>
+      <span class="group-prompt">${toOneLine(item.prompt) || toOneLine(item.id)}</span>
       ${row.forgotten && html`<span class="is-warning">forgotten</span>`}
     </th>
     <td class="number">${row.first_solved ?? '–'}</td>
     <td class="number">${row.first_lost ?? '–'}</td>
-    ${column.steps.map((step, at) => {
-      const rate = row.rates[at];
+    ${column.steps.map((step, stepIndex) => {
+      const rate = row.rates[stepIndex];
       const word = rate === null ? 'not evaluated' : `${Math.round(100 * rate)} % right`;
       return html`<td key=${step}>
         <button
           type="button"
           class=${`probe ${rate === null ? '' : rate >= 0.5 ? 'is-right' : 'is-wrong'}`}
           aria-label=${`step ${step}: ${word}`}
-          title=${`step ${step}: ${word}${row.stored[at] || rate === null ? '' : '; its completions were not stored'}`}
+          title=${`step ${step}: ${word}${row.stored[stepIndex] || rate === null ? '' : '; its completions were not stored'}`}
           aria-pressed=${isPicked(step)}
-          disabled=${!row.stored[at]}
+          disabled=${!row.stored[stepIndex]}
           onClick=${() => onPick({ run: column.id, step, prompt: item.id })}
         >
           ${rate === null ? '·' : rate >= 0.5 ? '✓' : '✗'}
@@ -124,18 +124,18 @@ function Difference({ cells, kind }) {
   return html`<${Loaded} resource=${pair} skeleton=${html`<${Skeleton} rows=${4} />`}>
     ${(pages) => {
       const texts = pages.map((page) => page.items[0]?.completions[0]?.text ?? '');
-      const parts = wordDiff(texts[0], texts[1]);
+      const changes = diffWords(texts[0], texts[1]);
       return html`<section class="card probe-diff" aria-label="Difference">
         <p class="quiet">
           First completion at step ${cells[0].step} (removed) and at step ${cells[1].step} (added)
         </p>
         ${
-          parts
+          changes
             ? html`<div class="model-text">
-              ${parts.map(({ kind: change, text }, i) => {
-                const shown = html`<${Visible} text=${text} />`;
-                if (change === 'same') return html`<span key=${i}>${shown}</span>`;
-                return change === 'old' ? html`<del key=${i}>${shown}</del>` : html`<ins key=${i}>${shown}</ins>`;
+              ${changes.map(({ kind: change, text }, i) => {
+                const content = html`<${Visible} text=${text} />`;
+                if (change === 'same') return html`<span key=${i}>${content}</span>`;
+                return change === 'old' ? html`<del key=${i}>${content}</del>` : html`<ins key=${i}>${content}</ins>`;
               })}
             </div>`
             : html`<p>These two completions differ in too many words to be compared.</p>`

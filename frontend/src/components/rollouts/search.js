@@ -5,7 +5,7 @@ import { useQuery } from '../../app/router.js';
 import { useKeys } from '../../app/keys.js';
 import { useGet } from '../../data/resource.js';
 import { choice, number, text } from '../../lib/url.js';
-import { pointedAt } from '../../lib/runs/query.js';
+import { markPosition } from '../../lib/runs/query.js';
 import { CommittedInput } from '../shared/committed_input.js';
 import { Menu } from '../shared/overlay.js';
 import { Select, Segments } from '../shared/marks.js';
@@ -46,7 +46,7 @@ const KINDS = [
 ];
 
 /** Returns the parameters of the service's searches. @param {Api.RunItem} run @param {SearchView} view */
-function scopeOf(run, view) {
+function makeScope(run, view) {
   const isWide = view.over === 'experiment' && Boolean(run.experiment);
   return {
     runs: isWide ? undefined : run.id,
@@ -71,14 +71,14 @@ function filterLabel({ least, most, from, to, flag, label }) {
 /** @param {{run: Api.RunItem}} props */
 export function RolloutSearch({ run }) {
   const [view, change] = useQuery(SEARCH_SPEC);
-  const scope = scopeOf(run, view);
+  const scope = makeScope(run, view);
   const steps = useGet('/rollouts/search/steps', { ...scope, first_step: undefined, last_step: undefined, q: view.q });
   const labels = useGet('/rollouts/labels', { runs: scope.runs, experiment: scope.experiment });
   const queryError = steps.error?.errors.find(({ path, position }) => path === 'q' && position !== undefined);
   const export_ = (/** @type {'jsonl' | 'parquet'} */ file) =>
     fileAddress('/rollouts/search/export', { ...scope, q: view.q, file });
   return html`<div class="rollouts rollout-search">
-    <${SearchField} q=${view.q} wrong=${queryError} onChange=${(/** @type {string} */ q) => change({ q, open: '' })} />
+    <${SearchField} query=${view.q} queryError=${queryError} onChange=${(/** @type {string} */ q) => change({ q, open: '' })} />
     <div class="toolbar rollout-tools">
       ${
         run.experiment &&
@@ -151,8 +151,8 @@ export function RolloutSearch({ run }) {
         : !queryError &&
           html`<${SearchResults}
           scope=${scope}
-          q=${view.q}
-          open=${view.open}
+          query=${view.q}
+          openId=${view.open}
           onOpen=${(/** @type {string} */ open) => change({ open })}
           onLabels=${labels.reload}
         />`
@@ -175,29 +175,29 @@ const labelOptions = (items, chosen) => [
  *   void}} props
  */
 function Bound({ label, name, view, change }) {
-  const typed = (/** @type {string} */ content) =>
+  const handleCommit = (/** @type {string} */ content) =>
     change({ [name]: content === '' || !Number.isFinite(Number(content)) ? null : Number(content) });
   return html`<label class="select">
     ${label}${' '}
-    <${CommittedInput} class="field least" inputmode="decimal" value=${view[name] ?? ''} onCommit=${typed} />
+    <${CommittedInput} class="field least" inputmode="decimal" value=${view[name] ?? ''} onCommit=${handleCommit} />
   </label>`;
 }
 
 /**
- * @param {{q: string, wrong: import('../../data/api.js').FieldProblem | undefined, onChange: (q: string) =>
+ * @param {{query: string, queryError: import('../../data/api.js').FieldProblem | undefined, onChange: (q: string) =>
  *   void}} props
  */
-function SearchField({ q, wrong, onChange }) {
+function SearchField({ query, queryError, onChange }) {
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
-  const [typed, setTyped] = useState(q);
-  useEffect(() => setTyped(q), [q]);
+  const [typedQuery, setTypedQuery] = useState(query);
+  useEffect(() => setTypedQuery(query), [query]);
   useKeys(useMemo(() => ({ '/': { label: 'search in completions', run: () => input.current?.focus() } }), []));
   return html`<form
     class="query-field"
     role="search"
     onSubmit=${(/** @type {Event} */ event) => {
       event.preventDefault();
-      onChange(typed.trim());
+      onChange(typedQuery.trim());
     }}
   >
     <label class="search">
@@ -209,19 +209,19 @@ function SearchField({ q, wrong, onChange }) {
         autocomplete="off"
         spellcheck=${false}
         ref=${input}
-        value=${typed}
-        aria-invalid=${Boolean(wrong)}
+        value=${typedQuery}
+        aria-invalid=${Boolean(queryError)}
         placeholder=${'wait "let me check" verif* `\\boxed{` -sorry (/)'}
         title="Words, &quot;phrases&quot;, prefix*, \`exact strings\` and -not; Enter searches"
-        onInput=${(/** @type {InputEvent} */ event) => setTyped(event.target.value)}
+        onInput=${(/** @type {InputEvent} */ event) => setTypedQuery(event.target.value)}
       />
     </label>
     <a class="query-help" href="/help/searching" title="Searching completions" aria-label="Help on searching">?</a>
     ${
-      wrong &&
+      queryError &&
       html`<div class="query-error" role="alert">
-        <pre aria-hidden="true">${pointedAt(q, wrong.position ?? 0)}</pre>
-        ${wrong.message}
+        <pre aria-hidden="true">${markPosition(query, queryError.position ?? 0)}</pre>
+        ${queryError.message}
       </div>`
     }
   </form>`;

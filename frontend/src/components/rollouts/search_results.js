@@ -18,10 +18,10 @@ const NO_FILTER = { filter: [], least: null };
 /** @typedef {Record<string, string | number | null | undefined>} Scope */
 
 /**
- * @param {{scope: Scope, q: string, open: string, onOpen: (id: string) => void, onLabels: () => void}} props
+ * @param {{scope: Scope, query: string, openId: string, onOpen: (id: string) => void, onLabels: () => void}} props
  */
-export function SearchResults({ scope, q, open, onOpen, onLabels }) {
-  const params = { ...scope, q, limit: PAGE };
+export function SearchResults({ scope, query, openId, onOpen, onLabels }) {
+  const params = { ...scope, q: query, limit: PAGE };
   const page = useGet('/rollouts/search', params);
   const key = JSON.stringify(params);
   const [laterPages, setLaterPages] = useState(
@@ -29,11 +29,11 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
     ({ key: '', items: [], next: null, searched_to: null }),
   );
   const { next: cursor = null, searched_to = null } = page.data ?? {};
-  const later = laterPages.key === key ? laterPages : { key, items: [], next: cursor, searched_to };
+  const laterPage = laterPages.key === key ? laterPages : { key, items: [], next: cursor, searched_to };
   const next = async () => {
     try {
-      const nextPage = await get('/rollouts/search', { ...params, cursor: later.next ?? '' });
-      setLaterPages({ ...nextPage, key, items: [...later.items, ...nextPage.items] });
+      const nextPage = await get('/rollouts/search', { ...params, cursor: laterPage.next ?? '' });
+      setLaterPages({ ...nextPage, key, items: [...laterPage.items, ...nextPage.items] });
     } catch (error) {
       sayError(error);
     }
@@ -52,21 +52,21 @@ export function SearchResults({ scope, q, open, onOpen, onLabels }) {
         </p>`
       }
       <ul class="search-results">
-        ${[...data.items, ...later.items].map(
+        ${[...data.items, ...laterPage.items].map(
           (item) => html`<${Result}
             key=${item.id}
             item=${item}
-            isOpen=${open === item.id}
+            isOpen=${openId === item.id}
             onOpen=${onOpen}
             onLabels=${onLabels}
           />`,
         )}
       </ul>
-      ${later.searched_to !== null && html`<p class="quiet" role="status">Searched up to step ${later.searched_to}</p>`}
+      ${laterPage.searched_to !== null && html`<p class="quiet" role="status">Searched up to step ${laterPage.searched_to}</p>`}
       ${
-        later.next &&
+        laterPage.next &&
         html`<button type="button" class="button" onClick=${next}>
-          ${later.searched_to === null ? 'Show more' : 'Continue searching'}
+          ${laterPage.searched_to === null ? 'Show more' : 'Continue searching'}
         </button>`
       }
     `}
@@ -109,17 +109,17 @@ function Result({ item, isOpen, onOpen, onLabels }) {
 export function SnippetText({ snippet }) {
   const characters = [...snippet.text];
   const slice = (/** @type {number} */ from, /** @type {number} */ to) => characters.slice(from, to).join('');
-  let at = 0;
-  const pieces = /** @type {[number, number][]} */ (snippet.marks).flatMap(([from, to]) => {
+  let position = 0;
+  const segments = /** @type {[number, number][]} */ (snippet.marks).flatMap(([from, to]) => {
     const nodes = [
-      html`<${Visible} text=${slice(at, from)} />`,
+      html`<${Visible} text=${slice(position, from)} />`,
       html`<mark><${Visible} text=${slice(from, to)} /></mark>`,
     ];
-    at = to;
+    position = to;
     return nodes;
   });
-  const ending = html`<${Visible} text=${slice(at, characters.length)} />`;
-  return html`${!snippet.is_start && '… '}${pieces}${ending}${!snippet.is_end && ' …'}`;
+  const endText = html`<${Visible} text=${slice(position, characters.length)} />`;
+  return html`${!snippet.is_start && '… '}${segments}${endText}${!snippet.is_end && ' …'}`;
 }
 
 /** The group of a completion, scrolled to that completion. @param {{item: Api.FoundItem}} props */
@@ -143,7 +143,7 @@ function InGroup({ item }) {
     <${Loaded} resource=${groups} skeleton=${html`<${Skeleton} rows=${6} />`}>
       ${() =>
         group
-          ? html`<${GroupView} group=${group} filter=${NO_FILTER} order="index" by="none" />`
+          ? html`<${GroupView} group=${group} filter=${NO_FILTER} order="index" colourBy="none" />`
           : html`<${Empty} title="This group no longer exists" />`}
     <//>
   </div>`;

@@ -5,13 +5,13 @@ import { Failure, Skeleton } from '../shared/states.js';
 
 const MAX_BARS = 120;
 
-/** @typedef {{first: number, last: number, matched: number, of: number}} Bar */
+/** @typedef {{first: number, last: number, matched: number, total: number}} Bar */
 
 /**
  * Returns the bars of a strip, in which neighbouring steps are grouped if there are many.
  * @param {Api.StepCount[]} items @returns {Bar[]}
  */
-export function barsOf(items) {
+export function makeBars(items) {
   const stepsPerBar = Math.ceil(items.length / MAX_BARS) || 1;
   return Array.from({ length: Math.ceil(items.length / stepsPerBar) }, (_, i) => {
     const barItems = items.slice(i * stepsPerBar, (i + 1) * stepsPerBar);
@@ -19,7 +19,7 @@ export function barsOf(items) {
       first: barItems[0].step,
       last: barItems[barItems.length - 1].step,
       matched: barItems.reduce((sum, { matched }) => sum + matched, 0),
-      of: barItems.reduce((sum, { of }) => sum + of, 0),
+      total: barItems.reduce((sum, { of }) => sum + of, 0),
     };
   });
 }
@@ -32,16 +32,16 @@ export function SearchSteps({ resource, from, to, onWindow }) {
   const { data, error, reload } = resource;
   if (!data && error?.status === 422) return null;
   if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${2} />`;
-  const bars = barsOf(data.items);
-  const matched = bars.reduce((sum, bar) => sum + bar.matched, 0);
-  const of = bars.reduce((sum, bar) => sum + bar.of, 0);
-  const highest = Math.max(0, ...bars.map((bar) => bar.matched / bar.of)) || 1;
-  const isIn = (/** @type {Bar} */ bar) => bar.last >= (from ?? -Infinity) && bar.first <= (to ?? Infinity);
+  const bars = makeBars(data.items);
+  const matchedCount = bars.reduce((sum, bar) => sum + bar.matched, 0);
+  const totalCount = bars.reduce((sum, bar) => sum + bar.total, 0);
+  const highestShare = Math.max(0, ...bars.map((bar) => bar.matched / bar.total)) || 1;
+  const isInWindow = (/** @type {Bar} */ bar) => bar.last >= (from ?? -Infinity) && bar.first <= (to ?? Infinity);
   const pick = (/** @type {Bar} */ bar) =>
     from === bar.first && to === bar.last ? onWindow(null, null) : onWindow(bar.first, bar.last);
   return html`<section class="card search-steps" aria-label="Matches over steps">
     <p class="quiet">
-      ${countsText(matched, of, highest)}
+      ${countsText(matchedCount, totalCount, highestShare)}
       ${
         data.every > 1 &&
         html`<span title="Common words are counted in evenly chosen groups">
@@ -58,13 +58,13 @@ export function SearchSteps({ resource, from, to, onWindow }) {
         (bar) => html`<button
           type="button"
           key=${bar.first}
-          class=${isIn(bar) ? '' : 'is-out'}
+          class=${isInWindow(bar) ? '' : 'is-out'}
           aria-pressed=${from === bar.first && to === bar.last}
           aria-label=${barText(bar)}
           title=${barText(bar)}
           onClick=${() => pick(bar)}
         >
-          <span style=${{ height: `${(bar.matched / bar.of / highest) * 100}%` }}></span>
+          <span style=${{ height: `${(bar.matched / bar.total / highestShare) * 100}%` }}></span>
         </button>`,
       )}
     </div>
@@ -80,14 +80,14 @@ export function SearchSteps({ resource, from, to, onWindow }) {
 
 /**
  * Returns the number of matches and the meaning of the strip's height.
- * @param {number} matched @param {number} of
- * @param {number} highest share
+ * @param {number} matchedCount @param {number} totalCount
+ * @param {number} highestShare share
  */
-export const countsText = (matched, of, highest) =>
-  `${formatCount(matched)} of ${plural(of, 'completion')} match${
-    matched ? `; highest bar ${formatValue(highest * 100)} %` : ''
+export const countsText = (matchedCount, totalCount, highestShare) =>
+  `${formatCount(matchedCount)} of ${plural(totalCount, 'completion')} match${
+    matchedCount ? `; highest bar ${formatValue(highestShare * 100)} %` : ''
   }`;
 
 /** @param {Bar} bar */
-const barText = ({ first, last, matched, of }) =>
-  `${first === last ? `step ${first}` : `steps ${first} to ${last}`}: ${matched} of ${of}`;
+const barText = ({ first, last, matched, total }) =>
+  `${first === last ? `step ${first}` : `steps ${first} to ${last}`}: ${matched} of ${total}`;

@@ -14,4 +14,4 @@ export function useSiblings(run) {
 }
 
 /** @param {Api.RunItem} run */
-export const siblingLabel = ({ name, variant, seed }) => `${name} · ${variant} s${seed}`;
+export const formatSibling = ({ name, variant, seed }) => `${name} · ${variant} s${seed}`;

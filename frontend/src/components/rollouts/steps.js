@@ -3,7 +3,7 @@ import { html } from '../../dom.js';
 import { useSeries } from '../../data/series.js';
 import { useGet } from '../../data/resource.js';
 import { formatValue, plural } from '../../lib/text/format.js';
-import { nearestStep } from '../../lib/rollouts.js';
+import { findNearestStep } from '../../lib/rollouts.js';
 import { stepsText } from '../../lib/runs/verdicts.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { Select } from '../shared/marks.js';
@@ -27,7 +27,7 @@ export const CURVES = {
  * Returns the lowest and the highest value of all curves, with room on both sides of a flat curve.
  * @param {number[]} values @returns {[number, number]}
  */
-function extent(values) {
+function findExtent(values) {
   if (!values.length) return [0, 1];
   const [low, high] = [Math.min(...values), Math.max(...values)];
   return low === high ? [low - 0.5, high + 0.5] : [low, high];
@@ -39,14 +39,14 @@ function extent(values) {
  *   `steps`: those with rollouts, ascending; `onset`: when the goal began to fall; `curve`: a name of `CURVES`
  */
 export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
-  const at = nearestStep(steps, step);
-  const go = (/** @type {number} */ by) => {
-    const next = steps[at + by];
+  const index = findNearestStep(steps, step);
+  const go = (/** @type {number} */ offset) => {
+    const next = steps[index + offset];
     if (next !== undefined) onStep(next);
   };
-  const typed = (/** @type {InputEvent} */ event) => {
+  const handleChange = (/** @type {InputEvent} */ event) => {
     const typedStep = Number(event.target.value);
-    if (Number.isFinite(typedStep)) onStep(steps[nearestStep(steps, typedStep)]);
+    if (Number.isFinite(typedStep)) onStep(steps[findNearestStep(steps, typedStep)]);
   };
   return html`<div class="step-bar">
     <div class="step-pick">
@@ -54,7 +54,7 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
         icon="left"
         label="Previous step"
         title="Previous step (P, ←)"
-        disabled=${at <= 0}
+        disabled=${index <= 0}
         onClick=${() => go(-1)}
       />
       <label>
@@ -62,10 +62,10 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
         <input
           class="field"
           type="number"
-          value=${steps[at]}
+          value=${steps[index]}
           min=${steps[0]}
           max=${steps.at(-1)}
-          onChange=${typed}
+          onChange=${handleChange}
         />
       </label>
       <button
@@ -73,7 +73,7 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
         class="button-icon"
         aria-label="Next step"
         title="Next step (N, →)"
-        disabled=${at + 1 >= steps.length}
+        disabled=${index + 1 >= steps.length}
         onClick=${() => go(1)}
       >
         <${Icon} name="right" />
@@ -99,7 +99,7 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
     </div>
     ${
       steps.length > 1 &&
-      html`<${Slider} run=${run} steps=${steps} at=${at} onset=${onset} curve=${curve} onStep=${onStep} go=${go} />`
+      html`<${Slider} run=${run} steps=${steps} index=${index} onset=${onset} curve=${curve} onStep=${onStep} go=${go} />`
     }
   </div>`;
 }
@@ -107,13 +107,13 @@ export function StepBar({ run, steps, step, onset, curve, onCurve, onStep }) {
 /** @typedef {Event & {target: HTMLInputElement}} InputEvent */
 
 /**
- * @param {{run: string, steps: number[], at: number, onset: Api.Steps | null, curve: string, onStep: (step: number) =>
- *   void, go: (by: number) => void}} props `at`: the index of the step in `steps`
+ * @param {{run: string, steps: number[], index: number, onset: Api.Steps | null, curve: string, onStep: (step: number)
+ *   => void, go: (by: number) => void}} props `index`: the index of the step in `steps`
  */
-function Slider({ run, steps, at, onset, curve, onStep, go }) {
+function Slider({ run, steps, index, onset, curve, onStep, go }) {
   const [from, to] = [Math.min(0, steps[0]), Math.max(steps[steps.length - 1], steps[0] + 1)];
-  const left = (/** @type {number} */ step) => ((step - from) / (to - from)) * 100;
-  const slide = (/** @type {InputEvent} */ event) => onStep(closest(steps, Number(event.target.value)));
+  const toPercent = (/** @type {number} */ step) => ((step - from) / (to - from)) * 100;
+  const slide = (/** @type {InputEvent} */ event) => onStep(findClosest(steps, Number(event.target.value)));
   const keys = (/** @type {KeyboardEvent} */ event) => {
     /** @type {Record<string, () => void>} */
     const moves = {
@@ -129,40 +129,42 @@ function Slider({ run, steps, at, onset, curve, onStep, go }) {
     lookup(moves, event.key)();
   };
   return html`<div class="step-slider">
-    <${Curves} run=${run} from=${from} to=${to} step=${steps[at]} curve=${curve} />
-    <${Warnings} run=${run} left=${left} />
+    <${Curves} run=${run} from=${from} to=${to} step=${steps[index]} curve=${curve} />
+    <${Warnings} run=${run} toPercent=${toPercent} />
     ${
       onset &&
       html`<span
         class="step-onset"
-        style=${{ left: `${inside(left(onset.healthy))}%`, right: `${inside(100 - left(onset.sick))}%` }}
+        style=${{ left: `${clampPercent(toPercent(onset.healthy))}%`, right: `${clampPercent(100 - toPercent(onset.sick))}%` }}
       ></span>`
     }
-    <span class="step-cursor" style=${{ left: `${left(steps[at])}%` }}></span>
+    <span class="step-cursor" style=${{ left: `${toPercent(steps[index])}%` }}></span>
     <input
       type="range"
       aria-label="Step"
-      aria-valuetext=${`step ${steps[at]}`}
+      aria-valuetext=${`step ${steps[index]}`}
       min=${from}
       max=${to}
-      value=${steps[at]}
+      value=${steps[index]}
       onInput=${slide}
       onKeyDown=${keys}
     />
   </div>`;
 }
 
-const inside = (/** @type {number} */ percent) => Math.min(100, Math.max(0, percent));
+const clampPercent = (/** @type {number} */ percent) => Math.min(100, Math.max(0, percent));
 
 /** Returns the recorded step nearest to a position of the slider. @param {number[]} steps @param {number} value */
-function closest(steps, value) {
-  const before = nearestStep(steps, value);
-  const after = Math.min(steps.length - 1, before + 1);
-  return Math.abs(steps[after] - value) < Math.abs(steps[before] - value) ? steps[after] : steps[before];
+function findClosest(steps, value) {
+  const indexBefore = findNearestStep(steps, value);
+  const indexAfter = Math.min(steps.length - 1, indexBefore + 1);
+  return Math.abs(steps[indexAfter] - value) < Math.abs(steps[indexBefore] - value)
+    ? steps[indexAfter]
+    : steps[indexBefore];
 }
 
-/** The warnings of the diagnosis as ticks. @param {{run: string, left: (step: number) => number}} props */
-function Warnings({ run, left }) {
+/** The warnings of the diagnosis as ticks. @param {{run: string, toPercent: (step: number) => number}} props */
+function Warnings({ run, toPercent }) {
   const diagnosis = useGet(`/runs/${encodeURIComponent(run)}/diagnosis`);
   const data = /** @type {Api.DiagnosisItem | undefined} */ (/** @type {unknown} */ (diagnosis.data));
   return (data?.warnings ?? [])
@@ -172,7 +174,7 @@ function Warnings({ run, left }) {
         key=${i}
         class="step-warning"
         title=${`${title}, ${stepsText(onset)}`}
-        style=${{ left: `${inside(left(onset.sick))}%` }}
+        style=${{ left: `${clampPercent(toPercent(onset.sick))}%` }}
       ></span>`,
     );
 }
@@ -182,17 +184,17 @@ function Warnings({ run, left }) {
  * @param {{run: string, from: number, to: number, step: number, curve: string}} props
  */
 function Curves({ run, from, to, step, curve }) {
-  const chosen = useSeries(curve, [run], SHAPE, true).series[0];
+  const chosenSeries = useSeries(curve, [run], SHAPE, true).series[0];
   const fallback = useSeries('reward/mean', [run], SHAPE, true).series[0];
-  const isFallback = curve === 'reward/accuracy' && !chosen?.steps.length;
-  const reward = isFallback ? fallback : chosen;
+  const isFallback = curve === 'reward/accuracy' && !chosenSeries?.steps.length;
+  const reward = isFallback ? fallback : chosenSeries;
   const name = CURVES[/** @type {keyof typeof CURVES} */ (isFallback ? 'reward/mean' : curve)];
   const accuracy = useSeries('eval/accuracy', [run], SHAPE, true).series[0];
-  const [low, high] = extent([...(reward?.values ?? []), ...(accuracy?.values ?? [])]);
+  const [low, high] = findExtent([...(reward?.values ?? []), ...(accuracy?.values ?? [])]);
   const pathPoint = (/** @type {number} */ x, /** @type {number} */ y) =>
     `${(((x - from) / (to - from)) * 1000).toFixed(1)} ${(HEIGHT - ((y - low) / (high - low)) * HEIGHT).toFixed(1)}`;
   const points = (/** @type {Series | undefined} */ series) =>
-    series ? series.steps.map((at, i) => pathPoint(at, series.values[i])) : [];
+    series ? series.steps.map((recordedStep, i) => pathPoint(recordedStep, series.values[i])) : [];
   return html`
     <svg viewBox=${`0 -8 1000 ${HEIGHT + 16}`} preserveAspectRatio="none" aria-hidden="true">
       ${reward?.values.length > 1 && html`<path class="step-reward" d=${`M${points(reward).join('L')}`} />`}
@@ -204,11 +206,11 @@ function Curves({ run, from, to, step, curve }) {
       />
     </svg>
     <span class="step-legend">
-      <span class="step-legend-reward">${name} ${valueAtStep(reward, step)}</span>
+      <span class="step-legend-reward">${name} ${describeValue(reward, step)}</span>
       ${
         accuracy &&
         html`<span class="step-legend-accuracy">
-          eval accuracy ${valueAtStep(accuracy, step)}${ageAtStep(accuracy, step)}
+          eval accuracy ${describeValue(accuracy, step)}${describeAge(accuracy, step)}
         </span>`
       }
     </span>
@@ -221,17 +223,17 @@ function Curves({ run, from, to, step, curve }) {
  * Returns the step of the last evaluation, if it is earlier than this step.
  * @param {Series} series @param {number} step
  */
-function ageAtStep(series, step) {
+function describeAge(series, step) {
   if (!series.steps.length || series.steps[0] > step) return '';
-  const at = series.steps[nearestStep(series.steps, step)];
-  return at === step ? '' : ` (measured at step ${at})`;
+  const recordedStep = series.steps[findNearestStep(series.steps, step)];
+  return recordedStep === step ? '' : ` (measured at step ${recordedStep})`;
 }
 
 /**
  * Returns the value at a step, or the newest value before it.
  * @param {Series | undefined} series @param {number} step
  */
-function valueAtStep(series, step) {
+function describeValue(series, step) {
   if (!series?.steps.length || series.steps[0] > step) return '–';
-  return formatValue(series.values[nearestStep(series.steps, step)]);
+  return formatValue(series.values[findNearestStep(series.steps, step)]);
 }

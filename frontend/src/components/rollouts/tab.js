@@ -9,7 +9,7 @@ import { PromptAtlas } from './atlas.js';
 import { Breakdown } from './breakdown.js';
 import { RolloutBrowser } from './browser.js';
 import { RolloutSearch } from './search.js';
-import { siblingLabel, useSiblings } from './siblings.js';
+import { formatSibling, useSiblings } from './siblings.js';
 
 const VIEWS = [
   { value: 'read', label: 'Read' },
@@ -59,7 +59,7 @@ function Siblings({ run, siblings }) {
   return html`<${Select}
     label="same in"
     value=${run.id}
-    options=${siblings.map((sibling) => ({ value: sibling.id, label: siblingLabel(sibling) }))}
+    options=${siblings.map((sibling) => ({ value: sibling.id, label: formatSibling(sibling) }))}
     onChange=${(/** @type {string} */ id) => navigate(runAddress(id) + location.search)}
   />`;
 }

@@ -1,8 +1,8 @@
 /** A policy's text, as text nodes only, with hidden characters as code points. This module also loads its tokens. */
 import { html, useEffect, useMemo, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
-import { startOf } from '../../lib/text/tokens.js';
-import { visiblePieces } from '../../lib/text/visible.js';
+import { takeStart } from '../../lib/text/tokens.js';
+import { splitVisible } from '../../lib/text/visible.js';
 import { formatBytes } from '../../lib/text/format.js';
 
 export const MAX_SHOWN = 20_000;
@@ -15,43 +15,43 @@ const MAX_KEPT = 300;
 const requests = new Map();
 
 /** @param {string} id @returns {Promise<Tokens>} */
-function tokensOf(id) {
+function loadTokens(id) {
   const request = requests.get(id);
   if (request) return request;
-  const answer = get(`/rollouts/${id}/tokens`);
-  answer.catch(() => requests.delete(id));
-  requests.set(id, answer);
+  const promise = get(`/rollouts/${id}/tokens`);
+  promise.catch(() => requests.delete(id));
+  requests.set(id, promise);
   if (requests.size > MAX_KEPT) requests.delete([...requests.keys()][0]);
-  return answer;
+  return promise;
 }
 
 /**
  * Loads the tokens of a completion on request.
  * @param {string} id
- * @param {boolean} enabled
+ * @param {boolean} isEnabled
  * @returns {LoadedTokens}
  */
-export function useTokens(id, enabled) {
+export function useTokens(id, isEnabled) {
   const [state, setState] = useState(/** @type {LoadedTokens & {id: string}} */ ({ id: '' }));
   useEffect(() => {
-    if (!enabled) return undefined;
+    if (!isEnabled) return undefined;
     let current = true;
     const update = (/** @type {LoadedTokens} */ change) => current && setState({ id, ...change });
-    tokensOf(id).then(
+    loadTokens(id).then(
       (data) => update({ data }),
       (error) => update({ error }),
     );
     return () => {
       current = false;
     };
-  }, [id, enabled]);
+  }, [id, isEnabled]);
   return state.id === id ? state : {};
 }
 
 /** Untrusted text with visible hidden characters. @param {{text: string}} props */
 export function Visible({ text }) {
-  return visiblePieces(text).map((piece) =>
-    piece.isCode ? html`<span class="code-point">${piece.text}</span>` : piece.text,
+  return splitVisible(text).map((segment) =>
+    segment.isCode ? html`<span class="code-point">${segment.text}</span>` : segment.text,
   );
 }
 
@@ -61,18 +61,18 @@ export function Visible({ text }) {
  */
 export function LongText({ text, label, class: name = '' }) {
   const [all, setAll] = useState(false);
-  const shown = all ? text : startOf(text, MAX_SHOWN);
-  const pieces = useMemo(() => html`<${Visible} text=${shown} />`, [shown]);
+  const shownText = all ? text : takeStart(text, MAX_SHOWN);
+  const content = useMemo(() => html`<${Visible} text=${shownText} />`, [shownText]);
   return html`<div class=${`model-text ${name}`} tabindex="0" role="group" aria-label=${label}>
-    ${pieces}
-    ${shown.length < text.length && html`<${ShowMore} left=${text.length - shown.length} onMore=${() => setAll(true)} />`}
+    ${content}
+    ${shownText.length < text.length && html`<${ShowMore} remainingBytes=${text.length - shownText.length} onMore=${() => setAll(true)} />`}
   </div>`;
 }
 
-/** @param {{left: number, onMore: () => void}} props */
+/** @param {{remainingBytes: number, onMore: () => void}} props */
 export const ShowMore = ({
-  left,
+  remainingBytes,
   onMore,
 }) => html`<button type="button" class="button button-small model-more" onClick=${onMore}>
-  ${formatBytes(left)} more
+  ${formatBytes(remainingBytes)} more
 </button>`;

@@ -19,7 +19,7 @@ const OUTCOMES = {
 
 /** @param {{blocks: TextBlock[], label: string}} props */
 export const TurnBlocks = ({ blocks, label }) => html`<div class="turn-blocks" role="group" aria-label=${label}>
-  ${blocks.map((block, at) => html`<${Block} key=${at} block=${block} label=${`${label}, part ${at + 1}`} />`)}
+  ${blocks.map((block, index) => html`<${Block} key=${index} block=${block} label=${`${label}, part ${index + 1}`} />`)}
 </div>`;
 
 /** @param {{block: TextBlock, label: string}} props */

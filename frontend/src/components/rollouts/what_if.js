@@ -3,7 +3,7 @@ import { html, useEffect, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { useQuery } from '../../app/router.js';
-import { laidOver } from '../../lib/launch/merge.js';
+import { layOver } from '../../lib/launch/merge.js';
 import { formatValue } from '../../lib/text/format.js';
 import { list, text } from '../../lib/url.js';
 import { ChangedKnobs, KnobGroups, KnobPanels } from '../launch/knobs.js';
@@ -18,11 +18,13 @@ const MAX_CHOSEN = 7;
 export const WHAT_IF_SPEC = { what: list([]), knobs: text() };
 /** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
 
-/** Returns the changed knobs in the address, or none if the value is invalid. @param {string} written */
-function readKnobs(written) {
+/** Returns the changed knobs in the address, or none if the value is invalid. @param {string} knobsText */
+function readKnobs(knobsText) {
   try {
-    const parsed = JSON.parse(written || '{}');
-    return typeof parsed === 'object' && parsed && !Array.isArray(parsed) ? /** @type {Fields} */ (parsed) : {};
+    const parsedKnobs = JSON.parse(knobsText || '{}');
+    return typeof parsedKnobs === 'object' && parsedKnobs && !Array.isArray(parsedKnobs)
+      ? /** @type {Fields} */ (parsedKnobs)
+      : {};
   } catch {
     return {};
   }
@@ -31,21 +33,21 @@ function readKnobs(written) {
 /** @param {{run: string, step: number, group: string}} props */
 export function WhatIf({ run, step, group }) {
   const [view, change] = useQuery(WHAT_IF_SPEC);
-  const chosen = view.what ?? [];
-  const isAsked = chosen.length > 0 || Boolean(view.knobs);
-  const [open, setOpen] = useState(isAsked);
-  const presets = useGet(open ? '/presets' : null);
+  const chosenPresets = view.what ?? [];
+  const isAsked = chosenPresets.length > 0 || Boolean(view.knobs);
+  const [isOpen, setIsOpen] = useState(isAsked);
+  const presets = useGet(isOpen ? '/presets' : null);
   const [state, setState] = useState(
     /** @type {{answer?: Api.WhatIf, error?: import('../../data/api.js').ApiError, busy?: boolean}} */ ({}),
   );
-  const request = JSON.stringify([chosen, view.knobs]);
+  const request = JSON.stringify([chosenPresets, view.knobs]);
   useEffect(() => {
-    if (!open || !isAsked) return undefined;
+    if (!isOpen || !isAsked) return undefined;
     let current = true;
     setState((old) => ({ answer: old.answer, busy: true }));
     const variants = [
       ...(view.knobs ? [{ preset: '', objective: readKnobs(view.knobs) }] : []),
-      ...chosen.slice(0, MAX_CHOSEN).map((preset) => ({ preset, objective: {} })),
+      ...chosenPresets.slice(0, MAX_CHOSEN).map((preset) => ({ preset, objective: {} })),
     ];
     post('/rollouts/what-if', { run, step, variants }).then(
       (answer) => current && setState({ answer }),
@@ -54,13 +56,13 @@ export function WhatIf({ run, step, group }) {
     return () => {
       current = false;
     };
-  }, [open, run, step, request]);
-  const names = (presets.data?.items ?? []).map(({ name }) => name).filter((name) => !chosen.includes(name));
+  }, [isOpen, run, step, request]);
+  const names = (presets.data?.items ?? []).map(({ name }) => name).filter((name) => !chosenPresets.includes(name));
   const errors = state.error?.errors ?? [];
   return html`<details
     class="card what-if"
-    open=${open}
-    onToggle=${(/** @type {Event & {currentTarget: HTMLDetailsElement}} */ event) => setOpen(event.currentTarget.open)}
+    open=${isOpen}
+    onToggle=${(/** @type {Event & {currentTarget: HTMLDetailsElement}} */ event) => setIsOpen(event.currentTarget.open)}
   >
     <summary>What if: step ${step} under another objective</summary>
     <div class="toolbar">
@@ -68,7 +70,7 @@ export function WhatIf({ run, step, group }) {
         label="add preset"
         value=""
         options=${[{ value: '', label: 'choose' }, ...names]}
-        onChange=${(/** @type {string} */ name) => name && change({ what: [...chosen, name].slice(-MAX_CHOSEN) })}
+        onChange=${(/** @type {string} */ name) => name && change({ what: [...chosenPresets, name].slice(-MAX_CHOSEN) })}
       />
       ${
         isAsked &&
@@ -78,10 +80,10 @@ export function WhatIf({ run, step, group }) {
       ${state.error && !errors.length && html`<span class="is-warning" role="alert">${state.error.message}</span>`}
     </div>
     ${
-      open &&
+      isOpen &&
       html`<${OwnKnobs}
         run=${run}
-        written=${view.knobs}
+        knobsText=${view.knobs}
         errors=${errors}
         onCompute=${(/** @type {string} */ knobs) => change({ knobs })}
         key=${view.knobs}
@@ -93,46 +95,46 @@ export function WhatIf({ run, step, group }) {
 
 /**
  * Knobs of the run's own objective that can be changed, with errors at their fields.
- * @param {{run: string, written: string, errors: {path: string, message: string}[], onCompute: (knobs: string) =>
+ * @param {{run: string, knobsText: string, errors: {path: string, message: string}[], onCompute: (knobs: string) =>
  *   void}} props
  */
-function OwnKnobs({ run, written, errors, onCompute }) {
+function OwnKnobs({ run, knobsText, errors, onCompute }) {
   const config = useGet('/config-schema');
   const runResource = useLoad(`run ${run}`, (signal) => get(`/runs/${encodeURIComponent(run)}`, undefined, signal));
-  const [knobs, setKnobs] = useState(() => readKnobs(written));
+  const [knobs, setKnobs] = useState(() => readKnobs(knobsText));
   const [groups, setGroups] = useState(/** @type {string[]} */ ([]));
   if (!config.data || !runResource.data) return null;
   const catalog = { schema: config.data.schema, defaults: config.data.defaults, profiles: [], presets: [] };
   const below = runResource.data.config ?? {};
   const variant = Object.keys(knobs).length ? { objective: knobs } : {};
-  const parts = {
+  const knobProps = {
     root: catalog.schema,
     groups: config.data.groups.filter(({ fields }) => fields.every((path) => path.startsWith('objective.'))),
     secondary: config.data.secondary,
     switches: config.data.switches,
     changes: variant,
     below,
-    full: laidOver(catalog, below, variant),
+    full: layOver(catalog, below, variant),
     errors,
     onChanges: (/** @type {Fields} */ { objective = {} }) => setKnobs(objective),
     open: groups,
     onOpen: setGroups,
     search: '',
   };
-  const spelled = (/** @type {Fields} */ fields) => (Object.keys(fields).length ? JSON.stringify(fields) : '');
-  const changed = spelled(knobs);
+  const spellKnobs = (/** @type {Fields} */ fields) => (Object.keys(fields).length ? JSON.stringify(fields) : '');
+  const changedText = spellKnobs(knobs);
   return html`<form
     class="what-if-knobs"
     onSubmit=${(/** @type {Event} */ event) => {
       event.preventDefault();
-      onCompute(changed);
+      onCompute(changedText);
     }}
   >
-    <${ChangedKnobs} ...${parts} />
-    <${KnobGroups} ...${parts} />
-    <${KnobPanels} ...${parts} />
+    <${ChangedKnobs} ...${knobProps} />
+    <${KnobGroups} ...${knobProps} />
+    <${KnobPanels} ...${knobProps} />
     ${
-      changed !== spelled(readKnobs(written)) &&
+      changedText !== spellKnobs(readKnobs(knobsText)) &&
       html`<button type="submit" class="button">Compute with these knobs</button>`
     }
   </form>`;
@@ -144,7 +146,7 @@ function Answer({ answer, group }) {
   const rows = [
     ...new Set(variants.flatMap(({ terms = {}, metrics = {} }) => [...Object.keys(terms), ...Object.keys(metrics)])),
   ];
-  const at = groups.indexOf(group);
+  const groupIndex = groups.indexOf(group);
   return html`
     ${notes.map((note) => html`<p class="quiet" key=${note}>${note}</p>`)}
     <${DataTable}
@@ -158,17 +160,17 @@ function Answer({ answer, group }) {
           (name) => html`<${Row}
             key=${name}
             label=${name.includes('/') ? name : `of it: ${name}`}
-            cells=${variants.map(({ terms = {}, metrics = {} }) => shown(lookup(terms, name) ?? lookup(metrics, name)))}
+            cells=${variants.map(({ terms = {}, metrics = {} }) => formatShown(lookup(terms, name) ?? lookup(metrics, name)))}
           />`,
         )}
         ${
-          at >= 0 &&
+          groupIndex >= 0 &&
           Array.from(
             { length: Math.min(size, 64) },
             (_, i) => html`<${Row}
               key=${i}
               label=${`completion ${i}: advantage · loss · |gradient| · clipped`}
-              cells=${variants.map(({ completions = [] }) => ofCompletion(completions[at * size + i]))}
+              cells=${variants.map(({ completions = [] }) => readCompletionValues(completions[groupIndex * size + i]))}
             />`,
           )
         }
@@ -191,10 +193,10 @@ const Row = ({ label, cells }) => html`<tr>
 </tr>`;
 
 /** @param {number | string | null | undefined} value */
-const shown = (value) => (value === undefined || value === null ? '–' : formatValue(value));
+const formatShown = (value) => (value === undefined || value === null ? '–' : formatValue(value));
 
 /** @param {Api.WhatIfCompletion | undefined} completion */
-const ofCompletion = (completion) =>
+const readCompletionValues = (completion) =>
   completion
-    ? [completion.advantage, completion.loss, completion.gradient, completion.clipped].map(shown).join(' · ')
+    ? [completion.advantage, completion.loss, completion.gradient, completion.clipped].map(formatShown).join(' · ')
     : '–';

@@ -1,8 +1,8 @@
 /** Two completions next to a diagnosis: from the last stored step before the onset, and from the first after it. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { exampleOf, isRight, passes } from '../../lib/rollouts.js';
-import { startOf } from '../../lib/text/tokens.js';
+import { findExample, isRight, passes } from '../../lib/rollouts.js';
+import { takeStart } from '../../lib/text/tokens.js';
 import { formatValue } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Visible } from '../rollouts/text.js';
@@ -12,26 +12,28 @@ const GROUPS = 4;
 const PROMPT_CHARACTERS = 200;
 const TEXT_CHARACTERS = 700;
 
-/** @param {{run: string, onset: Api.Steps, shown: Api.EvidenceItem}} props `shown`: completions from after the onset */
-export function BeforeAfter({ run, onset, shown }) {
+/**
+ * @param {{run: string, onset: Api.Steps, example: Api.EvidenceItem}} props `example`: completions from after the onset
+ */
+export function BeforeAfter({ run, onset, example }) {
   const steps = useGet('/rollouts/steps', { run });
   const stepBefore = steps.data?.items
-    .filter(({ step, kind }) => kind === shown.kind && step <= onset.healthy)
+    .filter(({ step, kind }) => kind === example.kind && step <= onset.healthy)
     .reduce((last, { step }) => Math.max(last, step), -1);
   return html`<div class="before-after">
     <${Excerpt}
       title="Before the onset"
       run=${run}
-      kind=${shown.kind}
+      kind=${example.kind}
       step=${stepBefore}
       marks=${[]}
     />
     <${Excerpt}
       title="After it"
       run=${run}
-      kind=${shown.kind}
-      step=${shown.step}
-      marks=${shown.marks}
+      kind=${example.kind}
+      step=${example.step}
+      marks=${example.marks}
     />
   </div>`;
 }
@@ -43,7 +45,7 @@ export function BeforeAfter({ run, onset, shown }) {
 function Excerpt({ title, run, kind, step, marks }) {
   const hasStep = step !== undefined && step >= 0;
   const groups = useGet(hasStep ? '/rollouts' : null, { run, step, kind, limit: GROUPS });
-  const example = exampleOf(groups.data?.items ?? [], marks);
+  const example = findExample(groups.data?.items ?? [], marks);
   const href = rolloutsAddress(run, { step, kind });
   return html`<section class="excerpt" aria-label=${title}>
     <header>
@@ -55,8 +57,8 @@ function Excerpt({ title, run, kind, step, marks }) {
     ${
       example
         ? html`
-          <div class="excerpt-prompt"><${Visible} text=${startOf(example.group.prompt, PROMPT_CHARACTERS)} /></div>
-          <div class="excerpt-text"><${Visible} text=${startOf(example.completion.text, TEXT_CHARACTERS)} /></div>
+          <div class="excerpt-prompt"><${Visible} text=${takeStart(example.group.prompt, PROMPT_CHARACTERS)} /></div>
+          <div class="excerpt-text"><${Visible} text=${takeStart(example.completion.text, TEXT_CHARACTERS)} /></div>
         `
         : html`<p class="faint">${step === -1 || groups.data || groups.error ? 'No completion is stored.' : 'Loading…'}</p>`
     }
@@ -68,10 +70,10 @@ function Excerpt({ title, run, kind, step, marks }) {
  * @param {import('../../lib/rollouts.js').Completion} completion @param {string[]} marks
  */
 function choiceText(completion, marks) {
-  const right = isRight(completion);
-  const answer =
-    right === null || marks.includes('wrong') ? '' : right ? '; its answer is right' : '; its answer is wrong';
+  const isCorrect = isRight(completion);
+  const answerText =
+    isCorrect === null || marks.includes('wrong') ? '' : isCorrect ? '; its answer is right' : '; its answer is wrong';
   return marks.length && passes({ filter: marks, least: null }, completion)
-    ? `One of the completions that are ${marksText({ marks })}${answer}.`
-    : `The completion with the reward nearest to the mean of its group${answer}.`;
+    ? `One of the completions that are ${marksText({ marks })}${answerText}.`
+    : `The completion with the reward nearest to the mean of its group${answerText}.`;
 }

@@ -12,16 +12,16 @@ export const marksText = ({ marks }) => marks.map((mark) => lookup(MARK_WORDS, m
 
 /**
  * A link to completions that show a cause, at the first stored step with such completions.
- * @param {{run: string, shown: Api.EvidenceItem | undefined}} props
+ * @param {{run: string, evidence: Api.EvidenceItem | undefined}} props
  */
-export function CompletionsLink({ run, shown }) {
-  if (!shown) return null;
-  const { step, kind, marks, completions } = shown;
+export function CompletionsLink({ run, evidence }) {
+  if (!evidence) return null;
+  const { step, kind, marks, completions } = evidence;
   const href = rolloutsAddress(run, {
     step,
     kind,
     filter: marks.join() || undefined,
   });
-  const noun = `${marksText(shown)} completion`.trim();
+  const noun = `${marksText(evidence)} completion`.trim();
   return html`<a href=${href}>${`${plural(completions, noun)} of step ${step}`}</a>`;
 }

@@ -11,7 +11,7 @@ import { TypedSearch } from '../shared/typed_search.js';
  * @param {import('../../lib/runs/config.js').Flat} flat @param {import('../../lib/runs/config.js').Flat} defaults
  * @param {string} search @returns {Map<string, Row[]>}
  */
-function sectionsOf(flat, defaults, search) {
+function makeSections(flat, defaults, search) {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   /** @type {Map<string, Row[]>} */
   const sections = new Map();
@@ -38,7 +38,7 @@ function sectionsOf(flat, defaults, search) {
 export function ConfigTree({ config, defaults, empty }) {
   const [search, setSearch] = useState('');
   const [flat, usual] = useMemo(() => [flatten(config), flatten(defaults)], [config, defaults]);
-  const sections = sectionsOf(flat, usual, search);
+  const sections = makeSections(flat, usual, search);
   if (!Object.keys(flat).length) return html`<p class="quiet">${empty}</p>`;
   return html`
     <${TypedSearch} value="" onChange=${setSearch} placeholder="Search the config" />

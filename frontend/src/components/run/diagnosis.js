@@ -2,9 +2,9 @@
 import { html, useRef } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
-import { arranged, storyOf } from '../../lib/runs/story.js';
+import { arrangeCauses, tellStory } from '../../lib/runs/story.js';
 import { breakdownAddress } from '../../lib/breakdown.js';
-import { changedFields } from '../../lib/trials.js';
+import { describeChangedFields } from '../../lib/trials.js';
 import { formatPercent, formatValue } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Skeleton } from '../shared/states.js';
@@ -57,8 +57,8 @@ function DiagnosisReport({ run, diagnosis, evidence, trials }) {
   const { title, icon, tone } = VERDICTS[verdict];
   const isIll = !['healthy', 'inconclusive'].includes(verdict);
   const isMarked = (/** @type {Api.EvidenceItem} */ { marks }) => marks.length > 0;
-  const shown = evidence.filter(isMarked).find(({ cause }) => cause === causes[0]?.cause);
-  const example = shown ?? evidence.find(isMarked) ?? evidence[0];
+  const shownEvidence = evidence.filter(isMarked).find(({ cause }) => cause === causes[0]?.cause);
+  const example = shownEvidence ?? evidence.find(isMarked) ?? evidence[0];
   return html`<section class=${`diagnosis diagnosis-${tone}`} aria-label="Diagnosis">
     <h2 class=${`verdict-${tone}`}><${Icon} name=${icon} /> ${title}</h2>
     ${
@@ -68,9 +68,9 @@ function DiagnosisReport({ run, diagnosis, evidence, trials }) {
           <${LikelyCause} run=${run} causes=${causes} evidence=${evidence} />
           <${Next} run=${run} diagnosis=${diagnosis} evidence=${evidence} trials=${trials.data?.items ?? []} />
         </div>`
-        : html`<p>${storyOf(diagnosis, run).join(' ')}</p>`
+        : html`<p>${tellStory(diagnosis, run).join(' ')}</p>`
     }
-    ${isIll && onset && example && html`<${BeforeAfter} run=${run.id} onset=${onset} shown=${example} />`}
+    ${isIll && onset && example && html`<${BeforeAfter} run=${run.id} onset=${onset} example=${example} />`}
     <${Warnings} warnings=${warnings} />
     ${
       isIll &&
@@ -95,11 +95,11 @@ function WhatHappened({ run, diagnosis }) {
   const series = useGlance(run.id, goal);
   return html`<section>
     <h3>What happened</h3>
-    ${storyOf(diagnosis, run).map((sentence) => html`<p key=${sentence}>${sentence}</p>`)}
+    ${tellStory(diagnosis, run).map((sentence) => html`<p key=${sentence}>${sentence}</p>`)}
     ${
       goal &&
       html`<figure class="diagnosis-goal">
-        <${Sparkline} series=${series} band=${onset} at=${fall?.sick} label=${`${goal} over the steps`} />
+        <${Sparkline} series=${series} band=${onset} markedStep=${fall?.sick} label=${`${goal} over the steps`} />
         <figcaption class="faint">
           ${goal}${onset && '; band: onset'}${fall && '; line: the fall is certain'}. Smoothed, it went from
           ${' '}${formatValue(best)} to ${formatValue(end)}.
@@ -111,7 +111,7 @@ function WhatHappened({ run, diagnosis }) {
 
 /** @param {{run: Api.RunItem, causes: Api.CauseItem[], evidence: Api.EvidenceItem[]}} props */
 function LikelyCause({ run, causes, evidence }) {
-  const { rootCauses, consequences } = arranged(causes);
+  const { rootCauses, consequences } = arrangeCauses(causes);
   const titles = new Map(causes.map((cause) => [cause.cause, cause.title]));
   return html`<section>
     <h3>Likely cause</h3>
@@ -140,7 +140,7 @@ function LikelyCause({ run, causes, evidence }) {
             (cause) => html`<li key=${cause.cause}>
               ${cause.title}, ${stepsText(cause.onset)}: follows from “${titles.get(cause.explained_by)}”.
               ${' '}${cause.evidence[0]}.${' '}
-              <${CompletionsLink} run=${run.id} shown=${evidence.find((item) => item.cause === cause.cause)} />
+              <${CompletionsLink} run=${run.id} evidence=${evidence.find((item) => item.cause === cause.cause)} />
             </li>`,
           )}
         </ul>
@@ -151,28 +151,30 @@ function LikelyCause({ run, causes, evidence }) {
 
 /** @param {Report & {trials: Api.TrialItem[]}} props */
 function Next({ run, diagnosis, evidence, trials }) {
-  const { rootCauses, remedied, knobs } = arranged(diagnosis.causes);
-  const confirmed = trials.flatMap((trial) => trial.verdict.arms.filter(isConfirmed).map((arm) => ({ trial, arm })))[0];
-  const [first, ...others] = remedied;
+  const { rootCauses, remedied, knobs } = arrangeCauses(diagnosis.causes);
+  const confirmedArm = trials.flatMap((trial) =>
+    trial.verdict.arms.filter(isConfirmed).map((arm) => ({ trial, arm })),
+  )[0];
+  const [first, ...otherCauses] = remedied;
   const start = evidence.find(({ cause }) => cause === '');
   return html`<section>
     <h3>Next</h3>
     ${first && html`<${RemedyText} run=${run} cause=${first} isNamed=${first !== rootCauses[0]} />`}
-    ${confirmed && html`<${Confirmed} run=${run} arm=${confirmed.arm} remedy=${first?.remedy} />`}
+    ${confirmedArm && html`<${Confirmed} run=${run} arm=${confirmedArm.arm} remedy=${first?.remedy} />`}
     <p class="toolbar">
-      ${confirmed && html`<${ForkLink} run=${run} step=${confirmed.trial.fork.step} look="button button-primary" />`}
+      ${confirmedArm && html`<${ForkLink} run=${run} step=${confirmedArm.trial.fork.step} look="button button-primary" />`}
       ${
         knobs > 0
-          ? html`<${TryRemedy} run=${run} cause=${first.cause} look=${confirmed ? 'button' : 'button button-primary'} />`
+          ? html`<${TryRemedy} run=${run} cause=${first.cause} look=${confirmedArm ? 'button' : 'button button-primary'} />`
           : html`<${TryRemedy} run=${run} look="button" />`
       }
       ${knobs > 1 && html`<${TryRemedy} run=${run} cause=${first.cause} isSearch look="button" />`}
     </p>
     ${
-      others.length > 0 &&
+      otherCauses.length > 0 &&
       html`<details class="more">
-        <summary>Other remedies (${others.length})</summary>
-        ${others.map(
+        <summary>Other remedies (${otherCauses.length})</summary>
+        ${otherCauses.map(
           (cause, i) => html`
             <${RemedyText} key=${cause.cause} run=${run} cause=${cause} isNamed />
             ${i + 1 < knobs && html`<${TryRemedy} run=${run} cause=${cause.cause} />`}
@@ -182,8 +184,11 @@ function Next({ run, diagnosis, evidence, trials }) {
     }
     <ul class="diagnosis-links">
       ${rootCauses.map((cause) => {
-        const shown = evidence.find((item) => item.cause === cause.cause && item.marks.length > 0);
-        return shown && html`<li key=${cause.cause}>Read <${CompletionsLink} run=${run.id} shown=${shown} /></li>`;
+        const evidenceItem = evidence.find((item) => item.cause === cause.cause && item.marks.length > 0);
+        return (
+          evidenceItem &&
+          html`<li key=${cause.cause}>Read <${CompletionsLink} run=${run.id} evidence=${evidenceItem} /></li>`
+        );
       })}
       ${
         start &&
@@ -210,8 +215,8 @@ const isConfirmed = ({ p, spared }) => typeof p === 'number' && p <= MAX_P && sp
  * @param {{run: Api.RunItem, arm: Api.ArmResult, remedy?: Api.RemedyItem}} props
  */
 function Confirmed({ run, arm, remedy }) {
-  const changes = changedFields(run.config, arm.changes);
-  const isRemedy = remedy && changedFields(run.config, remedy.changes).join() === changes.join();
+  const changes = describeChangedFields(run.config, arm.changes);
+  const isRemedy = remedy && describeChangedFields(run.config, remedy.changes).join() === changes.join();
   return html`<p>
     <b>Confirmed by a trial:</b> with ${isRemedy ? 'this remedy' : 'these changes'} ${arm.spared} of
     ${' '}${arm.spared + arm.recurred} runs stayed well (p ${formatValue(arm.p)}).
@@ -221,7 +226,7 @@ function Confirmed({ run, arm, remedy }) {
 
 /** @param {{run: Api.RunItem, cause: Api.CauseItem, isNamed: boolean}} props `isNamed`: with the cause's name */
 function RemedyText({ run, cause: { title, remedy }, isNamed }) {
-  const changes = changedFields(run.config, remedy.changes);
+  const changes = describeChangedFields(run.config, remedy.changes);
   return html`<p>
     ${isNamed && html`<b>${title}:</b>${' '}`}${remedy.words} <span class="faint">(${remedy.source})</span>
     ${changes.map((change) => html`<code class="diagnosis-change" key=${change}>${change}</code>`)}

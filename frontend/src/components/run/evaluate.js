@@ -19,39 +19,39 @@ const FIELDS = [
 ];
 
 /** @param {Api.RunItem} run @returns {Record<string, string>} */
-const initially = (run) =>
+const makeInitialValues = (run) =>
   Object.fromEntries(
     FIELDS.map(({ name, initial }) => [name, String(lookup(run.config?.evaluation, name) ?? initial)]),
   );
 
 /** Returns the server's errors by field. Errors without a field are shown above the buttons. @param {ApiError} error */
-function placed(error) {
+function placeError(error) {
   const errors = error.errors?.length ? error.errors : [{ path: '', message: error.message }];
-  const fieldOf = (/** @type {string} */ path) =>
+  const findField = (/** @type {string} */ path) =>
     FIELDS.find(({ name }) => path.split('.').at(-1) === name)?.name ?? '';
   return new Map(
     errors.map(({ path, message }) => {
-      const field = path.startsWith('suites') || path.includes('.suites.') ? '' : fieldOf(path);
+      const field = path.startsWith('suites') || path.includes('.suites.') ? '' : findField(path);
       return /** @type {const} */ ([field, field || !path ? message : `${path} ${message}`]);
     }),
   );
 }
 
-const wholeNumber = (/** @type {string} */ written) => (/^\d+$/.test(written.trim()) ? Number(written) : written);
+const parseWholeNumber = (/** @type {string} */ text) => (/^\d+$/.test(text.trim()) ? Number(text) : text);
 
 /**
  * @param {{run: Api.RunItem, steps: number[], label?: string}} props `steps`: those of the offered checkpoints; a
  *   single one is preselected
  */
 export function Evaluate({ run, steps, label = 'Evaluate' }) {
-  const [open, setOpen] = useState(false);
+  const [isOpen, setIsOpen] = useState(false);
   const [begun, setBegun] = useState(/** @type {Api.RunItem[]} */ ([]));
   return html`<${ForOperator}>
     <span class="evaluate">
       <button
         type="button"
         class="button button-small"
-        onClick=${() => setOpen(true)}
+        onClick=${() => setIsOpen(true)}
         title=${steps.length > 1 ? 'Each is evaluated in a separate run' : 'Evaluate this checkpoint in a separate run'}
       >
         ${label}
@@ -63,14 +63,14 @@ export function Evaluate({ run, steps, label = 'Evaluate' }) {
         `,
       )}
       ${
-        open &&
+        isOpen &&
         html`<${EvaluateDialog}
           run=${run}
           steps=${steps}
-          onClose=${() => setOpen(false)}
+          onClose=${() => setIsOpen(false)}
           onBegun=${(children) => {
             setBegun(children);
-            setOpen(false);
+            setIsOpen(false);
           }}
         />`
       }
@@ -95,9 +95,9 @@ function useSuites(run) {
  */
 function EvaluateDialog({ run, steps, onClose, onBegun }) {
   const suites = useSuites(run);
-  const [values, setValues] = useState(() => initially(run));
+  const [values, setValues] = useState(() => makeInitialValues(run));
   const [chosenSteps, setChosenSteps] = useState(steps.slice(0, 1));
-  const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
+  const [chosenNames, setChosenNames] = useState(/** @type {string[]} */ ([]));
   const [heldOut, setHeldOut] = useState(true);
   const [effort, setEffort] = useState(false);
   const [errors, setErrors] = useState(/** @type {Map<string, string>} */ (new Map()));
@@ -110,13 +110,15 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
       const body = {
         effort: effort && heldOut,
         held_out: heldOut,
-        suites: suites.filter(({ name }) => chosen.includes(name)).map(({ suite }) => suite),
-        ...(heldOut ? Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(lookup(values, name))])) : {}),
+        suites: suites.filter(({ name }) => chosenNames.includes(name)).map(({ suite }) => suite),
+        ...(heldOut
+          ? Object.fromEntries(FIELDS.map(({ name }) => [name, parseWholeNumber(lookup(values, name))]))
+          : {}),
       };
       const path = `/runs/${run.id}/evaluations`;
       onBegun(await postOnce(chosenSteps.map((step) => ({ path, body: { step, ...body } }))));
     } catch (error) {
-      setErrors(placed(/** @type {ApiError} */ (error)));
+      setErrors(placeError(/** @type {ApiError} */ (error)));
       setBusy(false);
     }
   };
@@ -128,15 +130,15 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
         html`<${Choices}
           legend="Checkpoints"
           options=${steps.map((step) => ({ key: step, title: `step ${step}` }))}
-          chosen=${chosenSteps}
+          chosenKeys=${chosenSteps}
           onChange=${setChosenSteps}
         />`
       }
       <${Choices}
         legend="Suites"
         options=${suites.map(({ name, title: text, note }) => ({ key: name, title: text, note }))}
-        chosen=${chosen}
-        onChange=${setChosen}
+        chosenKeys=${chosenNames}
+        onChange=${setChosenNames}
       />
       <label class="check">
         <input type="checkbox" checked=${heldOut} onChange=${() => setHeldOut(!heldOut)} /> Held-out set
@@ -172,7 +174,7 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
         </button>
         <button
           class="button button-primary"
-          disabled=${busy || !chosenSteps.length || (!heldOut && !chosen.length)}
+          disabled=${busy || !chosenSteps.length || (!heldOut && !chosenNames.length)}
         >
           Evaluate
         </button>
@@ -183,17 +185,17 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
 
 /**
  * @template {string | number} T
- * @param {{legend: string, options: {key: T, title: string, note?: string}[], chosen: T[], onChange: (chosen: T[]) =>
- *   void}} props
+ * @param {{legend: string, options: {key: T, title: string, note?: string}[], chosenKeys: T[], onChange: (chosen: T[])
+ *   => void}} props
  */
-function Choices({ legend, options, chosen, onChange }) {
+function Choices({ legend, options, chosenKeys, onChange }) {
   const toggle = (/** @type {T} */ key) =>
-    onChange(chosen.includes(key) ? chosen.filter((chosenKey) => chosenKey !== key) : [...chosen, key]);
+    onChange(chosenKeys.includes(key) ? chosenKeys.filter((chosenKey) => chosenKey !== key) : [...chosenKeys, key]);
   return html`<fieldset class="evaluate-choices">
     <legend>${legend}</legend>
     ${options.map(
       ({ key, title, note }) => html`<label class="check" key=${key} title=${note}>
-        <input type="checkbox" checked=${chosen.includes(key)} onChange=${() => toggle(key)} /> ${title}
+        <input type="checkbox" checked=${chosenKeys.includes(key)} onChange=${() => toggle(key)} /> ${title}
       </label>`,
     )}
   </fieldset>`;

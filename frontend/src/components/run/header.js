@@ -5,7 +5,7 @@ import { renameRun } from '../../app/actions.js';
 import { runLook, sayError, status } from '../../app/state.js';
 import { experimentAddress } from '../../lib/runs/addresses.js';
 import { address } from '../../lib/url.js';
-import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
+import { listMoves, reasonText, countSecondsLeft } from '../../lib/runs/moves.js';
 import { formatCount, formatDuration } from '../../lib/text/format.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, isSilent, originTitle } from '../../lib/runs/origin.js';
@@ -34,7 +34,7 @@ export function RunHeader({ run, onChange, reload }) {
       <${Advance} run=${run} />
       <span class="spacer"></span>
       <${Moves} run=${run} onChange=${onChange} />
-      <${MoreActions} run=${run} reload=${reload} ask=${openDialog} />
+      <${MoreActions} run=${run} reload=${reload} openDialog=${openDialog} />
     </div>
     <p class="run-line quiet">
       ${
@@ -52,7 +52,7 @@ export function RunHeader({ run, onChange, reload }) {
       ${
         run.parent_run &&
         html`<span>
-          ${kinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'parent run'}</a>
+          ${describeKinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'parent run'}</a>
           ${run.fork_step !== null && ` at step ${run.fork_step}`}
         </span>`
       }
@@ -123,28 +123,28 @@ function Waiting({ run }) {
 }
 
 /** Returns the relation between a run and its parent in words. */
-const kinship = (/** @type {Api.RunItem} */ run) =>
+const describeKinship = (/** @type {Api.RunItem} */ run) =>
   run.fork_step === null ? 'clone of' : run.is_check ? 'checks a fork of' : isEvaluation(run) ? 'evaluates' : 'fork of';
 
 /** The name, which becomes a field after a click on the pencil. @param {Props} props */
 function Name({ run, onChange }) {
-  const [editing, setEditing] = useState(false);
+  const [isEditing, setIsEditing] = useState(false);
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => {
-    if (editing) field.current?.select();
-  }, [editing]);
-  if (!editing) {
+    if (isEditing) field.current?.select();
+  }, [isEditing]);
+  if (!isEditing) {
     return html`
       <h1 class="run-name">${run.name}</h1>
       <${ForOperator}>
-        <${IconButton} icon="pencil" size=${14} label="Rename" title="Rename" onClick=${() => setEditing(true)} />
+        <${IconButton} icon="pencil" size=${14} label="Rename" title="Rename" onClick=${() => setIsEditing(true)} />
       <//>
     `;
   }
   const save = (/** @type {Event} */ event) => {
     event.preventDefault();
     if (!field.current?.reportValidity()) return;
-    setEditing(false);
+    setIsEditing(false);
     const name = field.current.value.trim();
     if (name && name !== run.name) renameRun(run.id, name, onChange);
   };
@@ -160,7 +160,7 @@ function Name({ run, onChange }) {
       onKeyDown=${(event) => {
         if (event.key === 'Escape') {
           event.stopPropagation();
-          setEditing(false);
+          setIsEditing(false);
         }
       }}
     />
@@ -173,9 +173,9 @@ function Advance({ run }) {
     return html`<span class="quiet" title="Evaluates a policy without training it">
       ${run.is_check ? 'check' : 'evaluation'}
     </span>`;
-  const seconds = secondsLeft(run);
+  const seconds = countSecondsLeft(run);
   return html`<span class="run-advance">
-    <${Progress} done=${run.last_step} all=${run.steps} />
+    <${Progress} doneSteps=${run.last_step} all=${run.steps} />
     <span class="quiet">
       step ${formatCount(run.last_step)} of ${formatCount(run.steps)}
       ${seconds !== null && ` · ${formatDuration(seconds)} left`}
@@ -185,7 +185,7 @@ function Advance({ run }) {
 
 /** @param {Props} props */
 function Moves({ run, onChange }) {
-  const [asking, setAsking] = useState(false);
+  const [isAsking, setIsAsking] = useState(false);
   const [busy, setBusy] = useState(false);
   const act = async (/** @type {import('../../lib/runs/moves.js').Move} */ move) => {
     setBusy(true);
@@ -207,13 +207,13 @@ function Moves({ run, onChange }) {
       : 'The run stops. You can resume it later.';
   return html`<div class="toolbar">
     <${ForOperator}>
-      ${movesOf(run).map(
+      ${listMoves(run).map(
         ({ move, label }) => html`<button
           type="button"
           class=${move === 'stop' ? 'button button-danger' : 'button'}
           key=${move}
           disabled=${busy}
-          onClick=${() => (move === 'stop' ? setAsking(true) : act(move))}
+          onClick=${() => (move === 'stop' ? setIsAsking(true) : act(move))}
         >
           <${Icon} name=${ICONS[move]} size=${12} /> ${label}
         </button>`,
@@ -227,13 +227,13 @@ function Moves({ run, onChange }) {
     }
     ${!isForeign(run) && !isEvaluation(run) && run.last_step > 0 && html`<${ForkLink} run=${run} />`}
     ${
-      asking &&
+      isAsking &&
       html`<${Confirm}
         title=${`Stop ${run.name}?`}
         text=${confirmText}
         confirm="Stop"
         onConfirm=${() => act('stop')}
-        onClose=${() => setAsking(false)}
+        onClose=${() => setIsAsking(false)}
       />`
     }
   </div>`;

@@ -11,19 +11,19 @@ import { NotesDialog } from './notes.js';
 
 /**
  * @typedef {'' | 'tags' | 'notes' | 'trash'} Asked the open dialog
- * @param {{run: Api.RunItem, reload: () => void, ask: (what: Asked) => void}} props
+ * @param {{run: Api.RunItem, reload: () => void, openDialog: (what: Asked) => void}} props
  */
-export function MoreActions({ run, reload, ask }) {
+export function MoreActions({ run, reload, openDialog }) {
   const act = (/** @type {import('../../app/actions.js').Action} */ action) => actOnRuns(action, [run.id], reload);
   const items = [
-    { label: 'Tags…', run: () => ask('tags') },
-    { label: 'Notes…', run: () => ask('notes') },
+    { label: 'Tags…', run: () => openDialog('tags') },
+    { label: 'Notes…', run: () => openDialog('notes') },
     run.archived
       ? { label: 'Unarchive', run: () => act('unarchive') }
       : { label: 'Archive', run: () => act('archive') },
     ...(run.deleted
       ? []
-      : [{ label: 'Move to trash', run: () => (run.status === 'running' ? ask('trash') : act('trash')) }]),
+      : [{ label: 'Move to trash', run: () => (run.status === 'running' ? openDialog('trash') : act('trash')) }]),
   ];
   return html`<${ForOperator}>
     <${ActionMenu} label="More" title="Tags, notes, archive, trash" items=${items} />
@@ -57,7 +57,7 @@ export function ActionDialog({ run, onChange, reload, dialog, onClose }) {
 function Tags({ run, reload, onClose }) {
   const fields = useGet('/run-fields');
   const tags = fields.data?.items.find(({ name }) => name === 'tag')?.values ?? run.tags;
-  return html`<${TagDialog} ids=${[run.id]} loaded=${[run]} offeredTags=${tags} reload=${reload} onClose=${onClose} />`;
+  return html`<${TagDialog} ids=${[run.id]} loadedRuns=${[run]} offeredTags=${tags} reload=${reload} onClose=${onClose} />`;
 }
 
 /** @param {{run: Api.RunItem, reload: () => void}} props */

@@ -30,8 +30,8 @@ export function Notes({ run, onEdit }) {
  * @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void, onClose: () => void}} props
  */
 export function NotesDialog({ run, onChange, onClose }) {
-  const [before] = useState(run.notes);
-  const [notes, setNotes] = useState(before);
+  const [savedNotes] = useState(run.notes);
+  const [notes, setNotes] = useState(savedNotes);
   const [failure, setFailure] = useState('');
   const type = (/** @type {Event & {currentTarget: HTMLTextAreaElement}} */ { currentTarget: field }) => {
     const isLong = [...field.value].length > MAX_CHARACTERS;
@@ -40,7 +40,7 @@ export function NotesDialog({ run, onChange, onClose }) {
   };
   const save = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
-    if (notes === before) return onClose();
+    if (notes === savedNotes) return onClose();
     try {
       onChange(await patch(`/runs/${run.id}`, { notes }));
       onClose();
@@ -48,7 +48,7 @@ export function NotesDialog({ run, onChange, onClose }) {
       setFailure(/** @type {Error} */ (error).message);
     }
   };
-  return html`<${Dialog} title="Notes" onClose=${onClose} holdsText=${notes !== before}>
+  return html`<${Dialog} title="Notes" onClose=${onClose} holdsText=${notes !== savedNotes}>
     <form onSubmit=${save}>
       <textarea
         class="field wide"
@@ -60,7 +60,7 @@ export function NotesDialog({ run, onChange, onClose }) {
         onInput=${type}
       ></textarea>
       ${
-        run.notes !== before &&
+        run.notes !== savedNotes &&
         html`<p class="form-errors" role="alert">
           These notes were changed while you were writing; saving replaces the other text.
         </p>`

@@ -4,13 +4,13 @@ import { post } from '../../data/api.js';
 import { useHistory } from '../../data/run_events.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { catalog, runLook } from '../../app/state.js';
-import { chosenSections } from '../../lib/metric_choice.js';
-import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
+import { chooseSections } from '../../lib/metric_choice.js';
+import { KEY_METRICS, groupBySection, filterMetrics } from '../../lib/metrics.js';
 import { costText } from '../../lib/service/queue.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, originTitle } from '../../lib/runs/origin.js';
-import { marksOf } from '../../lib/runs/marks.js';
-import { onsetsOf } from '../../lib/runs/verdicts.js';
+import { makeMarks } from '../../lib/runs/marks.js';
+import { listOnsets } from '../../lib/runs/verdicts.js';
 import { SandboxLayers } from '../shared/marks.js';
 import { formatDuration, formatPercent, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
 import { CurveToolbar, MetricSearch } from '../curves/controls.js';
@@ -25,7 +25,7 @@ import { SignalBudget } from './signal_budget.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Empty } from '../shared/states.js';
 import { lookup } from '../../lib/lookup.js';
-import { DataTable, numbers } from '../shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../shared/data_table.js';
 
 /**
  * The curves in the address of a run's page: `q` searches metrics, `metrics` are the chosen ones, and
@@ -35,29 +35,29 @@ import { DataTable, numbers } from '../shared/data_table.js';
 const SHOWN_OF_IMPORTED = 6;
 
 /** Returns the names of the metrics that a run has recorded. @param {Api.RunItem} run */
-export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
+export const listRecordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 
 /**
  * Returns the props for the panels of one run: its look, name, and the events that change the meaning of its curves.
  * @param {Api.RunItem} run @param {Api.RunEvent[]} events
  */
-function lineOf(run, events) {
+function describeRun(run, events) {
   return {
     runs: [run.id],
     looks: new Map([[run.id, runLook(run)]]),
     names: new Map([[run.id, run.name]]),
-    marks: marksOf(events),
-    onsets: onsetsOf([run]),
+    marks: makeMarks(events),
+    onsets: listOnsets([run]),
   };
 }
 
 /** @param {{run: Api.RunItem, view: RunView, change: (changes: object) => void}} props */
 export function Overview({ run, view, change }) {
   const events = useHistory(run.id).data ?? [];
-  const line = lineOf(run, events);
-  const recorded = recordedMetrics(run);
-  const keys = KEY_METRICS.filter((metric) => recorded.includes(metric));
-  const metrics = keys.length || !isForeign(run) ? keys : recorded.slice(0, SHOWN_OF_IMPORTED);
+  const line = describeRun(run, events);
+  const recordedNames = listRecordedMetrics(run);
+  const keys = KEY_METRICS.filter((metric) => recordedNames.includes(metric));
+  const metrics = keys.length || !isForeign(run) ? keys : recordedNames.slice(0, SHOWN_OF_IMPORTED);
   const body = html`
     ${
       run.check &&
@@ -68,14 +68,14 @@ export function Overview({ run, view, change }) {
     }
     <${Figures} run=${run} />
     ${
-      isEvaluation(run) && recorded.length
+      isEvaluation(run) && recordedNames.length
         ? html`<p class="quiet">
           This run ${run.is_check ? 'checked a config' : 'evaluated the policy once'} and did not train it.${' '}
           <a href=${`/run/${run.id}?tab=evaluations`}>Results with intervals</a>${' · '}
           <a href=${`/run/${run.id}?tab=rollouts`}>View completions</a>
         </p>`
         : metrics.length
-          ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />`
+          ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlargedMetric=${view.panel} />`
           : html`<${NothingYet} run=${run} />`
     }
     <div class="run-pair section">
@@ -88,11 +88,11 @@ export function Overview({ run, view, change }) {
           `
       }
     </div>
-    ${!isEvaluation(run) && recorded.length > 0 && html`<${SignalBudget} run=${run.id} />`}
+    ${!isEvaluation(run) && recordedNames.length > 0 && html`<${SignalBudget} run=${run.id} />`}
   `;
   return html`
     <h2 class="visually-hidden">Key figures and curves</h2>
-    ${!isEvaluation(run) && recorded.length > 0 ? html`<${Diagnosis} run=${run}>${body}<//>` : body}
+    ${!isEvaluation(run) && recordedNames.length > 0 ? html`<${Diagnosis} run=${run}>${body}<//>` : body}
   `;
 }
 
@@ -231,15 +231,15 @@ function OriginCard({ run, events }) {
 
 /** The objective of this run. @param {{config: Api.Config | null | undefined}} props */
 function ObjectiveCard({ config }) {
-  const checked = useLoad(JSON.stringify(config), (signal) => post('/validate', config ?? {}, { signal }), {
+  const validation = useLoad(JSON.stringify(config), (signal) => post('/validate', config ?? {}, { signal }), {
     subject: 'formula',
   });
   return html`<section class="card run-part">
     <h2>Objective</h2>
     ${
-      checked.data
-        ? html`<${Formula} valid=${checked.data} isOpen />`
-        : html`<p class="faint">${checked.error ? `Formula unavailable: ${checked.error.message}` : 'Loading…'}</p>`
+      validation.data
+        ? html`<${Formula} valid=${validation.data} isOpen />`
+        : html`<p class="faint">${validation.error ? `Formula unavailable: ${validation.error.message}` : 'Loading…'}</p>`
     }
   </section>`;
 }
@@ -256,13 +256,13 @@ function Attempts({ run, events }) {
       attempts.length
         ? html`<${DataTable}
           name="Attempts"
-          heads=${[...numbers('#'), 'from step', 'worker', 'started', 'duration', 'outcome']}
+          heads=${[...makeNumberHeads('#'), 'from step', 'worker', 'started', 'duration', 'outcome']}
         >
           <tbody>
             ${attempts.map(
               (attempt) => html`<tr key=${attempt.number}>
                 <td class="number">${attempt.number}</td>
-                <td>${beginning(attempt)}</td>
+                <td>${describeStart(attempt)}</td>
                 <td>
                   ${[attempt.host, attempt.device].filter(Boolean).join(' · ')}
                   ${
@@ -281,7 +281,7 @@ function Attempts({ run, events }) {
                   }
                 </td>
                 <td>${formatTime(attempt.started_at)}</td>
-                <td>${formatDuration(duration(attempt))}</td>
+                <td>${formatDuration(computeDuration(attempt))}</td>
                 <td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td>
               </tr>`,
             )}
@@ -295,22 +295,22 @@ function Attempts({ run, events }) {
   </section>`;
 }
 
-const beginning = (/** @type {Api.AttemptItem} */ { from_step: step }) =>
+const describeStart = (/** @type {Api.AttemptItem} */ { from_step: step }) =>
   step === null || step === undefined ? '–' : step < 0 ? 'start' : step;
-const duration = (/** @type {Api.AttemptItem} */ { started_at: from, ended_at: to }) =>
+const computeDuration = (/** @type {Api.AttemptItem} */ { started_at: from, ended_at: to }) =>
   from ? (new Date(to ?? Date.now()).getTime() - new Date(from).getTime()) / 1000 : null;
 
 /** All metrics by section. @param {{run: Api.RunItem, view: RunView, change: (changes: object) => void}} props */
 export function Charts({ run, view, change }) {
-  const line = lineOf(run, useHistory(run.id).data ?? []);
-  const all = recordedMetrics(run);
+  const line = describeRun(run, useHistory(run.id).data ?? []);
+  const all = listRecordedMetrics(run);
   if (!all.length)
     return run.finished_at
       ? html`<${Empty} title="No data">This run ended before it recorded a metric.<//>`
       : html`<${Empty} title="No data yet">Metrics appear after the first step.<//>`;
-  const sections = view.q ? bySection(matching(all, view.q)) : chosenSections(all, view.metrics);
+  const sections = view.q ? groupBySection(filterMetrics(all, view.q)) : chooseSections(all, view.metrics);
   const metrics = sections.flatMap((section) => section.metrics);
-  const tree = { available: all, chosen: view.metrics, q: view.q, change };
+  const tree = { available: all, chosenNames: view.metrics, query: view.q, change };
   return html`
     <${CurveToolbar}
       view=${view}
@@ -319,7 +319,7 @@ export function Charts({ run, view, change }) {
       onsets=${line.onsets.length > 0}
       first=${html`
         <${MetricTreeMenu} ...${tree} />
-        <${MetricSearch} q=${view.q} onChange=${(/** @type {string} */ q) => change({ q })} />
+        <${MetricSearch} query=${view.q} onChange=${(/** @type {string} */ q) => change({ q })} />
       `}
     />
     <${WithMetricTree} ...${tree}>
@@ -331,7 +331,7 @@ export function Charts({ run, view, change }) {
             view=${view}
             change=${change}
             sections=${sections}
-            enlarged=${view.panel}
+            enlargedMetric=${view.panel}
           />`
           : html`<${Empty}
             title=${view.q ? `No metric contains “${view.q}”` : 'No metrics selected'}

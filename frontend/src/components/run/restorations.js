@@ -18,10 +18,10 @@ const WORDS = {
   behaviour: 'older sampler weights',
 };
 
-const words = (/** @type {string[]} */ parts) => parts.map((name) => lookup(WORDS, name) ?? name).join(', ');
+const joinNames = (/** @type {string[]} */ parts) => parts.map((name) => lookup(WORDS, name) ?? name).join(', ');
 
 /** Returns the manifest of an event, if it has one. @param {Api.RunEvent} event */
-export const manifestOf = (event) => event.data?.restored;
+export const readManifest = (event) => event.data?.restored;
 
 /** @param {{manifest: Manifest}} props */
 export function Restoration({ manifest: { checkpoint, run, parts, fresh, refused, versions } }) {
@@ -40,8 +40,8 @@ export function Restoration({ manifest: { checkpoint, run, parts, fresh, refused
         , verified against its SHA-256 checksums
       `,
     ],
-    ['restored', words(parts)],
-    ['started fresh', fresh.length ? words(fresh) : 'nothing'],
+    ['restored', joinNames(parts)],
+    ['started fresh', fresh.length ? joinNames(fresh) : 'nothing'],
     ...refused.map((refusal) => [
       'refused',
       html`
@@ -65,7 +65,7 @@ export function Restoration({ manifest: { checkpoint, run, parts, fresh, refused
 
 /** Every resume and fork of a run, newest first. @param {{events: Api.RunEvent[]}} props */
 export function Restorations({ events }) {
-  const restorations = events.filter(manifestOf);
+  const restorations = events.filter(readManifest);
   if (!restorations.length) return null;
   return html`
     <h3>${restorations.length > 1 ? `Restored from checkpoints ${restorations.length} times` : 'Restored from a checkpoint'}</h3>
@@ -74,7 +74,7 @@ export function Restorations({ events }) {
         <summary>
           attempt ${event.attempt}: ${event.message}
         </summary>
-        <${Restoration} manifest=${manifestOf(event)} />
+        <${Restoration} manifest=${readManifest(event)} />
       </details>`,
     )}
   `;

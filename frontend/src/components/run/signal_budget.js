@@ -10,16 +10,18 @@ const BINS = 80;
 
 /** @param {{run: string}} props */
 export function SignalBudget({ run }) {
-  const answer = useGet(
+  const resource = useGet(
     '/signal-budget',
     { runs: run, bins: BINS },
     { live: ['points'], concerns: (data) => data.run === run, every: 10000 },
   );
-  const [chosen, choose] = useState(/** @type {import('../shared/signal_budget.js').Unit} */ ('completions'));
-  if (answer.error && !answer.data) return html`<p class="quiet" role="alert">${answer.error.message}</p>`;
-  const budget = answer.data?.items[0];
+  const [chosenUnit, setChosenUnit] = useState(
+    /** @type {import('../shared/signal_budget.js').Unit} */ ('completions'),
+  );
+  if (resource.error && !resource.data) return html`<p class="quiet" role="alert">${resource.error.message}</p>`;
+  const budget = resource.data?.items[0];
   if (!budget?.steps) return null;
-  const unit = budget.totals[chosen] ? chosen : 'completions';
+  const unit = budget.totals[chosenUnit] ? chosenUnit : 'completions';
   return html`<section class="card section run-part" aria-label="Signal budget">
     <div class="toolbar">
       <h2>Signal budget</h2>
@@ -27,7 +29,7 @@ export function SignalBudget({ run }) {
         label="Unit"
         value=${unit}
         options=${UNITS.filter(({ value }) => budget.totals[/** @type {'tokens'} */ (value)])}
-        onChange=${choose}
+        onChange=${setChosenUnit}
       />
       <span class="spacer"></span>
       <a class="quiet" href="/help/rollouts#signal-budget">Definitions</a>

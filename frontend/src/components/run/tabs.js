@@ -4,7 +4,7 @@ import { fileAddress, get } from '../../data/api.js';
 import { copyText, download } from '../../app/actions.js';
 import { useGet, useThrottled } from '../../data/resource.js';
 import { useHistory } from '../../data/run_events.js';
-import { changesBetween } from '../../lib/launch/layers.js';
+import { findChanges } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { isForeign, originTitle } from '../../lib/runs/origin.js';
@@ -13,12 +13,12 @@ import { formatBytes, formatCount, formatTime, formatValue, plural } from '../..
 import { Icon } from '../shared/icons.js';
 import { Ago, Empty, Loaded } from '../shared/states.js';
 import { Visible } from '../rollouts/text.js';
-import { Restoration, manifestOf } from './restorations.js';
+import { Restoration, readManifest } from './restorations.js';
 import { Evaluate } from './evaluate.js';
 import { ArchiveLinks, ModelLink } from './exports.js';
 import { ConfigTree } from './config_tree.js';
 import { ForkLink } from './fork_link.js';
-import { DataTable, numbers } from '../shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../shared/data_table.js';
 
 /** @param {Api.RunItem} run */
 const emptyText = (run) => (isForeign(run) ? 'The trainer logged no config.' : 'All fields have their default values.');
@@ -27,7 +27,7 @@ const emptyText = (run) => (isForeign(run) ? 'The trainer logged no config.' : '
 export function ConfigTab({ run, view, change }) {
   const schema = useGet('/config-schema');
   const config =
-    view.full || isForeign(run) ? run.config : schema.data && changesBetween(schema.data.defaults, run.config ?? {});
+    view.full || isForeign(run) ? run.config : schema.data && findChanges(schema.data.defaults, run.config ?? {});
   const text = useMemo(() => (config ? toYaml(config) : ''), [config]);
   return html`
     <div class="toolbar run-tools">
@@ -104,10 +104,10 @@ function EventRow({ event, run }) {
     <span class="event-message">
       <${Visible} text=${event.message} />
       ${
-        manifestOf(event) &&
+        readManifest(event) &&
         html`<details class="more">
           <summary>What was restored</summary>
-          <${Restoration} manifest=${manifestOf(event)} />
+          <${Restoration} manifest=${readManifest(event)} />
         </details>`
       }
     </span>
@@ -141,10 +141,10 @@ function useLog(run, live) {
       /** @type {string | null} */
       let next;
       do {
-        const at = cursor.current;
+        const position = cursor.current;
         /** @type {Api.List<Api.LogChunk>} */
-        const page = await get(`/runs/${run}/logs`, { cursor: at, limit: 200 });
-        setState((old) => ({ pages: new Map(old.pages).set(at, page.items), error: null, loaded: true }));
+        const page = await get(`/runs/${run}/logs`, { cursor: position, limit: 200 });
+        setState((old) => ({ pages: new Map(old.pages).set(position, page.items), error: null, loaded: true }));
         next = page.next;
         if (next) cursor.current = next;
       } while (next);
@@ -173,12 +173,12 @@ export function LogTab({ run }) {
   const { chunks, error, loaded, reload } = useLog(run.id, live);
   const [follow, setFollow] = useState(true);
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const text = useMemo(() => terminalText(joined(chunks)), [chunks.length, chunks.at(-1)?.text]);
-  const shown = text.slice(-KEPT_CHARACTERS);
+  const text = useMemo(() => terminalText(joinChunks(chunks)), [chunks.length, chunks.at(-1)?.text]);
+  const shownText = text.slice(-KEPT_CHARACTERS);
   useLayoutEffect(() => {
     if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [shown, follow]);
-  const scrolled = () => {
+  }, [shownText, follow]);
+  const handleScroll = () => {
     if (!box.current) return;
     const { scrollHeight, scrollTop, clientHeight } = box.current;
     setFollow(scrollHeight - scrollTop - clientHeight < 24);
@@ -197,7 +197,7 @@ export function LogTab({ run }) {
       <div class="toolbar run-tools">
         <span class="quiet">
           ${live ? 'live' : 'complete'} · ${plural(text.split('\n').length - 1, 'line')}
-          ${shown.length < text.length ? ', showing the latest' : ''}
+          ${shownText.length < text.length ? ', showing the latest' : ''}
         </span>
         <span class="spacer"></span>
         <label class="check">
@@ -219,16 +219,16 @@ export function LogTab({ run }) {
         ref=${box}
         tabindex="0"
         aria-label="Output of the trainer"
-        onScroll=${scrolled}
+        onScroll=${handleScroll}
       >
-        <${Visible} text=${shown} />
+        <${Visible} text=${shownText} />
       </pre>
     `}
   <//>`;
 }
 
 /** Returns the pieces in order, with a line where another attempt begins. */
-const joined = (/** @type {Api.LogChunk[]} */ chunks) =>
+const joinChunks = (/** @type {Api.LogChunk[]} */ chunks) =>
   chunks
     .map(({ attempt, text }, i) =>
       i > 0 && attempt !== chunks[i - 1].attempt ? `\n── attempt ${attempt} ──\n${text}` : text,
@@ -236,7 +236,7 @@ const joined = (/** @type {Api.LogChunk[]} */ chunks) =>
     .join('');
 
 /** Returns the metric that decides about the best checkpoint. @param {Api.RunItem} run */
-function bestBy({ config }) {
+function findBestMetric({ config }) {
   const suite = config?.checkpointing?.best_by;
   return suite ? `accuracy on ${suite}` : 'held-out accuracy';
 }
@@ -262,7 +262,7 @@ export function FilesTab({ run }) {
     concerns: (data) => data.run === run.id,
     every: 30_000,
   });
-  const stored = copies.data?.has_store ? copies.data : null;
+  const copyState = copies.data?.has_store ? copies.data : null;
   return html`
     <section class="card run-part">
       <h2>Checkpoints</h2>
@@ -286,7 +286,7 @@ export function FilesTab({ run }) {
             ${plural(items.length, 'checkpoint')},${' '}
             ${formatBytes(items.reduce((sum, { bytes }) => sum + bytes, 0))} in total. Retention keeps the latest${' '}
             ${run.config?.checkpointing?.keep ?? ''}, the best by${' '}
-            ${bestBy(run)},
+            ${findBestMetric(run)},
             up to${' '}
             ${run.config?.checkpointing?.spaced ?? 4} older ones spread over the run, the newest before the onset of a
             fall or warning, and any that other runs use.
@@ -301,7 +301,7 @@ export function FilesTab({ run }) {
             name="Checkpoints"
             kind="table run-checkpoints"
             heads=${[
-              ...numbers('step', 'attempt', 'accuracy', 'size'),
+              ...makeNumberHeads('step', 'attempt', 'accuracy', 'size'),
               'saved',
               { title: html`<span class="visually-hidden">Action</span>` },
               'files',
@@ -324,7 +324,7 @@ export function FilesTab({ run }) {
                   </td>
                   <td data-label="saved">
                     <${Ago} time=${item.created_at} />
-                    ${stored && html`<div class="faint run-copy">${copyStateText(stored.items, item.name)}</div>`}
+                    ${copyState && html`<div class="faint run-copy">${copyStateText(copyState.items, item.name)}</div>`}
                     ${
                       item.kept_for &&
                       html`<div class="faint run-kept">

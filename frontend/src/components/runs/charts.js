@@ -1,9 +1,9 @@
 /** The curves next to the table of runs. */
 import { html } from '../../dom.js';
 import { groupLooks } from '../../app/state.js';
-import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
-import { isEvaluation, metricsOf } from '../../lib/runs/fields.js';
-import { bandOf, groupsOf, namesOf } from '../../lib/runs/groups.js';
+import { KEY_METRICS, groupBySection, filterMetrics } from '../../lib/metrics.js';
+import { isEvaluation, listMetrics } from '../../lib/runs/fields.js';
+import { chooseBand, makeGroups, makeRunNames } from '../../lib/runs/groups.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { CurveToolbar, MetricSearch } from '../curves/controls.js';
 import { Icon } from '../shared/icons.js';
@@ -18,14 +18,14 @@ import { Segments } from '../shared/marks.js';
  * Returns the key of grouping.js for a grouping of the table, or '' if curves cannot be averaged by it.
  * @param {string} group
  */
-const meanKey = (group) => (group === 'status' ? '' : group.replace(/^config:/, 'config.'));
+const findMeanKey = (group) => (group === 'status' ? '' : group.replace(/^config:/, 'config.'));
 
 /**
  * Returns the existing key metrics, or the first four as placeholders before any exists.
  * @param {string[]} available @param {{metrics: string, all: boolean}} view
  */
-function chosenMetrics(available, { metrics, all }) {
-  if (metrics) return matching(available, metrics);
+function chooseMetrics(available, { metrics, all }) {
+  if (metrics) return filterMetrics(available, metrics);
   if (all) return available;
   const keys = KEY_METRICS.filter((metric) => available.includes(metric));
   return keys.length ? keys : KEY_METRICS.slice(0, 4);
@@ -33,28 +33,28 @@ function chosenMetrics(available, { metrics, all }) {
 
 /**
  * @param {{view: import('../../views/runs.js').RunsView, change: Function, runs: RunList,
- *   unlisted: UnlistedRuns, shown: string[], looks: Map<string, import('../../lib/colours.js').Look>,
+ *   unlisted: UnlistedRuns, shownIds: string[], looks: Map<string, import('../../lib/colours.js').Look>,
  *   names: Map<string, string>,
  *   compare: (ids: string[]) => void}} props
  */
-export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, compare }) {
-  const drawn = [...runs.items, ...unlisted.runs].filter(({ id }) => looks.has(id));
-  const available = metricsOf(drawn);
-  const metrics = chosenMetrics(available, view);
+export function RunsCharts({ view, change, runs, unlisted, shownIds, looks, names, compare }) {
+  const drawnRuns = [...runs.items, ...unlisted.runs].filter(({ id }) => looks.has(id));
+  const available = listMetrics(drawnRuns);
+  const metrics = chooseMetrics(available, view);
   const { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order } = view;
-  const groupBy = meanKey(view.group);
-  const groups = groupBy ? groupsOf(drawn, groupBy) : [];
-  const means = { groupBy, band: groupBy ? bandOf('auto', groups) : '' };
+  const groupBy = findMeanKey(view.group);
+  const groups = groupBy ? makeGroups(drawnRuns, groupBy) : [];
+  const means = { groupBy, band: groupBy ? chooseBand('auto', groups) : '' };
   const curves = { x, smoothing, log, zoom, at, values, counts, baseline, outliers, tune, order, ...means };
-  if (runs.loaded && !runs.items.length && !shown.length) return null;
+  if (runs.loaded && !runs.items.length && !shownIds.length) return null;
   return html`<section class="runs-charts" aria-label="Curves">
     <h2 class="visually-hidden">Curves</h2>
     <div class="runs-charts-head toolbar">
-      <${ShownMenu} runs=${runs} shown=${shown} unlisted=${unlisted} change=${change} />
+      <${ShownMenu} runs=${runs} shownIds=${shownIds} unlisted=${unlisted} change=${change} />
       <button
         class="button"
-        disabled=${!shown.length}
-        onClick=${() => compare(shown)}
+        disabled=${!shownIds.length}
+        onClick=${() => compare(shownIds)}
         title="Mean and spread by variant, config differences (c)"
       >
         <${Icon} name="chart" /> Compare shown
@@ -63,7 +63,7 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
         view=${view}
         change=${change}
         available=${available}
-        first=${html`<${MetricSearch} q=${view.metrics} onChange=${(/** @type {string} */ words) => change({ metrics: words })} />`}
+        first=${html`<${MetricSearch} query=${view.metrics} onChange=${(/** @type {string} */ words) => change({ metrics: words })} />`}
       >
         <${Segments}
           label="Metrics"
@@ -78,25 +78,25 @@ export function RunsCharts({ view, change, runs, unlisted, shown, looks, names, 
         ? html`<p class="runs-nothing faint">No matching metrics.</p>`
         : html`<${Panels}
           metrics=${metrics}
-          runs=${shown}
+          runs=${shownIds}
           view=${curves}
           change=${change}
           looks=${groupBy ? groupLooks(groups) : looks}
-          names=${groupBy ? namesOf(groups) : names}
-          sections=${view.all || view.metrics ? bySection(metrics) : null}
-          enlarged=${view.panel}
+          names=${groupBy ? makeRunNames(groups) : names}
+          sections=${view.all || view.metrics ? groupBySection(metrics) : null}
+          enlargedMetric=${view.panel}
         />`
     }
   </section>`;
 }
 
-/** @param {{runs: RunList, shown: string[], unlisted: UnlistedRuns, change: Function}} props */
-function ShownMenu({ runs, shown, unlisted, change }) {
+/** @param {{runs: RunList, shownIds: string[], unlisted: UnlistedRuns, change: Function}} props */
+function ShownMenu({ runs, shownIds, unlisted, change }) {
   const ids = runs.items.map(({ id }) => id);
-  const trained = runs.items.filter((run) => !isEvaluation(run)).map(({ id }) => id);
-  const unlistedCount = shown.filter((id) => !ids.includes(id)).length;
-  const hiddenCount = ids.filter((id) => !trained.includes(id) && !shown.includes(id)).length;
-  const hidden = hiddenCount && `${plural(hiddenCount, 'check or evaluation', 'checks and evaluations')} hidden`;
+  const trainedIds = runs.items.filter((run) => !isEvaluation(run)).map(({ id }) => id);
+  const unlistedCount = shownIds.filter((id) => !ids.includes(id)).length;
+  const hiddenCount = ids.filter((id) => !trainedIds.includes(id) && !shownIds.includes(id)).length;
+  const hiddenText = hiddenCount && `${plural(hiddenCount, 'check or evaluation', 'checks and evaluations')} hidden`;
   const notes = [
     unlistedCount && `${formatCount(unlistedCount)} not in this list`,
     unlisted.missing.length && `${formatCount(unlisted.missing.length)} deleted`,
@@ -120,16 +120,16 @@ function ShownMenu({ runs, shown, unlisted, change }) {
     label=${html`
       <${Icon} name="eye" />${' '}
       <span>
-        <b>${formatCount(shown.length)}</b>${' '}
+        <b>${formatCount(shownIds.length)}</b>${' '}
         ${unlistedCount ? '' : `of ${formatCount(Math.max(runs.total, ids.length))} `}shown
         ${notes && ` (${notes})`}
       </span>
     `}
   >
     ${(close) => html`
-      ${hidden && html`<p class="faint">${hidden} (no curves)</p>`}
+      ${hiddenText && html`<p class="faint">${hiddenText} (no curves)</p>`}
       ${item('First 10 in the list', undefined, close)}
-      ${item('First 50 in the list', trained.slice(0, 50), close)}
+      ${item('First 50 in the list', trainedIds.slice(0, 50), close)}
       ${ids.length <= 200 && item(`All ${ids.length}`, ids, close)}
       ${item('None', [], close)}
     `}

@@ -1,7 +1,7 @@
 /** Columns of the table of runs. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
 import { lookup } from '../../lib/lookup.js';
-import { fieldOf, isEvaluation } from '../../lib/runs/fields.js';
+import { makeRunField, isEvaluation } from '../../lib/runs/fields.js';
 import { formatCount } from '../../lib/text/format.js';
 import { renameRun } from '../../app/actions.js';
 import { Icon } from '../shared/icons.js';
@@ -26,12 +26,12 @@ export function runColumns(table) {
   const first = fields.filter((key) => table.isNarrow && key === 'verdict');
   return [
     selectColumn(table),
-    eyeColumn(table),
-    nameColumn(table),
-    ...first.map((key) => fieldColumn(key, table)),
+    makeEyeColumn(table),
+    makeNameColumn(table),
+    ...first.map((key) => makeFieldColumn(key, table)),
     ...IDENTITY,
-    statusColumn(table),
-    ...fields.filter((key) => !(table.isNarrow && key === 'verdict')).map((key) => fieldColumn(key, table)),
+    makeStatusColumn(table),
+    ...fields.filter((key) => !(table.isNarrow && key === 'verdict')).map((key) => makeFieldColumn(key, table)),
   ];
 }
 
@@ -62,7 +62,7 @@ const selectColumn = ({ isSelected, toggleSelected, allSelected, selectAll }) =>
 });
 
 /** @param {Table} table @returns {Column} */
-const eyeColumn = ({ looks, isShown, toggleShown }) => ({
+const makeEyeColumn = ({ looks, isShown, toggleShown }) => ({
   key: 'eye',
   width: '36px',
   title: html`<span class="visually-hidden">In the charts</span>`,
@@ -81,7 +81,7 @@ const eyeColumn = ({ looks, isShown, toggleShown }) => ({
 });
 
 /** @param {Table} table @returns {Column} */
-const nameColumn = ({ put, renaming, setRenaming }) => ({
+const makeNameColumn = ({ put, renaming, setRenaming }) => ({
   key: 'name',
   width: 'minmax(152px, 2fr)',
   title: 'run',
@@ -109,9 +109,9 @@ const IDENTITY = [
 ];
 
 /** @param {Table} table @returns {Column} */
-const statusColumn = ({ runs }) => ({
+const makeStatusColumn = ({ runs }) => ({
   key: 'status',
-  width: `${statusWidth(runs)}px`,
+  width: `${findStatusWidth(runs)}px`,
   title: 'status',
   sort: 'status',
   hint: 'Status, and the last step of all steps',
@@ -122,7 +122,7 @@ const statusColumn = ({ runs }) => ({
  * Returns the column's width, which fits the last step of the longest run, so that it is constant during training.
  * @param {Api.RunItem[]} runs
  */
-function statusWidth(runs) {
+function findStatusWidth(runs) {
   const isTraining = runs.some(({ status, last_step: last, steps }) => status !== 'queued' && last !== steps);
   const digits = formatCount(runs.reduce((largest, { steps }) => Math.max(largest, steps ?? 0), 0)).length;
   return Math.max(112, 98 + 7 * (isTraining ? 2 * digits + 1 : digits), runs.some(isEvaluation) ? 140 : 0);
@@ -130,24 +130,24 @@ function statusWidth(runs) {
 
 /** @param {{run: Api.RunItem}} props */
 function Steps({ run }) {
-  const { status, last_step: done, steps } = run;
+  const { status, last_step: lastStep, steps } = run;
   if (isEvaluation(run))
     return html`<span class="faint" title="Evaluates a policy without training it">
       ${run.is_check ? 'check' : 'evaluation'}
     </span>`;
-  if (done === steps) return html`<span class="faint">${formatCount(steps)}</span>`;
+  if (lastStep === steps) return html`<span class="faint">${formatCount(steps)}</span>`;
   return html`<span class="steps">
     <span>
-      ${formatCount(done ?? 0)}
+      ${formatCount(lastStep ?? 0)}
       <span class="faint">/${formatCount(steps)}</span>
     </span>
-    ${status === 'running' && html`<${Progress} done=${done} all=${steps} />`}
+    ${status === 'running' && html`<${Progress} doneSteps=${lastStep} all=${steps} />`}
   </span>`;
 }
 
 /** @param {string} key @param {Table} table @returns {Column} */
-function fieldColumn(key, table) {
-  const field = fieldOf(key);
+function makeFieldColumn(key, table) {
+  const field = makeRunField(key);
   return {
     key,
     width:
@@ -195,7 +195,7 @@ const stay = (/** @type {Event} */ event) => event.stopPropagation();
  *   void}} props
  */
 function Name({ run, put, isRenaming, setRenaming }) {
-  if (isRenaming) return html`<${Rename} run=${run} put=${put} done=${() => setRenaming(null)} />`;
+  if (isRenaming) return html`<${Rename} run=${run} put=${put} onDone=${() => setRenaming(null)} />`;
   return html`<span class="run-cell">
     <a
       href=${`/run/${run.id}`}
@@ -222,14 +222,14 @@ function Name({ run, put, isRenaming, setRenaming }) {
   </span>`;
 }
 
-/** @param {{run: Api.RunItem, put: (run: Api.RunItem) => void, done: () => void}} props */
-function Rename({ run, put, done }) {
+/** @param {{run: Api.RunItem, put: (run: Api.RunItem) => void, onDone: () => void}} props */
+function Rename({ run, put, onDone }) {
   const [name, setName] = useState(run.name);
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => input.current?.select(), []);
   const save = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
-    done();
+    onDone();
     if (name.trim() && name.trim() !== run.name) await renameRun(run.id, name.trim(), put);
   };
   return html`<form onSubmit=${save}>
@@ -241,8 +241,8 @@ function Rename({ run, put, done }) {
       value=${name}
       ref=${input}
       onInput=${(event) => setName(event.target.value)}
-      onBlur=${done}
-      onKeyDown=${(event) => event.key === 'Escape' && done()}
+      onBlur=${onDone}
+      onKeyDown=${(event) => event.key === 'Escape' && onDone()}
       onClick=${stay}
     />
   </form>`;

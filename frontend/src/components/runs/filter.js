@@ -12,19 +12,19 @@ import { TypedSearch } from '../shared/typed_search.js';
 
 /**
  * A menu of a few fixed values.
- * @param {{name: string, value: string, options: Option[], any?: string,
- *   onChange: (value: string) => void}} props `any`: the name of the choice without a filter
+ * @param {{name: string, value: string, options: Option[], anyLabel?: string,
+ *   onChange: (value: string) => void}} props `anyLabel`: the name of the choice without a filter
  */
-export function Filter({ name, value, options, any = `any ${name}`, onChange }) {
+export function Filter({ name, value, options, anyLabel = `any ${name}`, onChange }) {
   const label = options.find((option) => option.value === value)?.label ?? value;
   return html`<${FilterMenu} name=${name} value=${value} label=${label}>
     ${(/** @type {() => void} */ close) => html`<${Choices}
-      any=${any}
+      anyLabel=${anyLabel}
       value=${value}
       options=${options}
-      choose=${(/** @type {string} */ chosen) => {
+      choose=${(/** @type {string} */ choice) => {
         close();
-        onChange(chosen);
+        onChange(choice);
       }}
     />`}
   <//>`;
@@ -42,9 +42,9 @@ export function ValueFilter({ field, value, label, filter, onChange }) {
       field=${field}
       value=${value}
       filter=${filter}
-      choose=${(/** @type {string} */ chosen) => {
+      choose=${(/** @type {string} */ choice) => {
         close();
-        onChange(chosen);
+        onChange(choice);
       }}
     />`}
   <//>`;
@@ -68,7 +68,7 @@ function StoredChoices({ field, value, filter, choose }) {
   return html`<div class="column-chooser">
     <${TypedSearch} value="" onChange=${setSearch} placeholder=${`Find ${field}`} autofocus />
     <div class="column-list" aria-busy=${values.loading}>
-      <${Choices} any=${`any ${field}`} value=${value} options=${options} choose=${choose} />
+      <${Choices} anyLabel=${`any ${field}`} value=${value} options=${options} choose=${choose} />
       ${
         !options.length &&
         !values.loading &&
@@ -83,12 +83,12 @@ function StoredChoices({ field, value, filter, choose }) {
 /** @type {Record<string, string>} */
 const ARTICLES = { experiment: 'an experiment', variant: 'a variant', tag: 'a tag' };
 
-/** @param {{any: string, value: string, options: Option[], choose: (value: string) => void}} props */
-const Choices = ({ any, value, options, choose }) => html`
+/** @param {{anyLabel: string, value: string, options: Option[], choose: (value: string) => void}} props */
+const Choices = ({ anyLabel, value, options, choose }) => html`
   ${
     value &&
     html`<button class="menu-item faint" onClick=${() => choose('')}>
-      ${any}
+      ${anyLabel}
     </button>`
   }
   ${options.map(

@@ -1,7 +1,7 @@
 /** The search field of the list of runs, which accepts a query, completes it and marks its errors. */
 import { html, useEffect, useId, useLayoutEffect, useRef, useState } from '../../dom.js';
 import { get } from '../../data/api.js';
-import { completed, completionAt, pointedAt } from '../../lib/runs/query.js';
+import { applyCompletion, findCompletion, markPosition } from '../../lib/runs/query.js';
 import { Icon } from '../shared/icons.js';
 import { lookup } from '../../lib/lookup.js';
 
@@ -17,7 +17,7 @@ const DEBOUNCE_MS = 300;
  *   error: import('../../data/api.js').ApiError | null}} props `error`: the error of the list request, if any
  */
 export function QueryField({ value, onChange, input, error }) {
-  const [typed, setTyped] = useState(value);
+  const [typedQuery, setTypedQuery] = useState(value);
   const [completion, setCompletion] = useState(NO_COMPLETION);
   const [active, setActive] = useState(-1);
   const [fields, loadFields] = useFields();
@@ -33,48 +33,48 @@ export function QueryField({ value, onChange, input, error }) {
   useEffect(() => {
     if (value !== lastQuery.current) {
       lastQuery.current = value;
-      setTyped(value);
+      setTypedQuery(value);
     }
   }, [value]);
   useEffect(() => {
-    const timer = setTimeout(() => submitQuery(typed), DEBOUNCE_MS);
+    const timer = setTimeout(() => submitQuery(typedQuery), DEBOUNCE_MS);
     return () => clearTimeout(timer);
-  }, [typed]);
+  }, [typedQuery]);
   useLayoutEffect(() => {
     if (caret.current !== null) input.current?.setSelectionRange(caret.current, caret.current);
     caret.current = null;
-  }, [typed]);
+  }, [typedQuery]);
 
-  const updateCompletion = (/** @type {string} */ text, /** @type {number} */ at) => {
-    setCompletion(completionAt(text, at, fields));
+  const updateCompletion = (/** @type {string} */ text, /** @type {number} */ position) => {
+    setCompletion(findCompletion(text, position, fields));
     setActive(-1);
   };
   useEffect(() => {
     // The fields may be loaded after the user has started to type.
     const field = input.current;
-    if (fields.length && typed && field === document.activeElement)
-      updateCompletion(typed, field?.selectionStart ?? typed.length);
+    if (fields.length && typedQuery && field === document.activeElement)
+      updateCompletion(typedQuery, field?.selectionStart ?? typedQuery.length);
   }, [fields]);
   const close = () => setCompletion(NO_COMPLETION);
   const choose = (/** @type {number} */ index) => {
-    const next = completed(typed, completion, completion.options[index]);
+    const next = applyCompletion(typedQuery, completion, completion.options[index]);
     caret.current = next.caret;
-    setTyped(next.text);
+    setTypedQuery(next.text);
     updateCompletion(next.text, next.caret);
     input.current?.focus();
   };
   const { options } = completion;
   const handleKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    const at = input.current?.selectionStart ?? typed.length;
+    const position = input.current?.selectionStart ?? typedQuery.length;
     const step = lookup({ ArrowDown: 1, ArrowUp: -1 }, event.key);
     if (step && options.length)
       setActive((old) => (old + step + options.length + (old < 0 && step < 0 ? 1 : 0)) % options.length);
-    else if (step === 1) updateCompletion(typed, at);
+    else if (step === 1) updateCompletion(typedQuery, position);
     else if (event.key === 'Enter' && active >= 0) choose(active);
     else if (event.key === 'Tab' && active >= 0) choose(active);
     else if (event.key === 'Enter') {
       close();
-      submitQuery(typed);
+      submitQuery(typedQuery);
     } else if (event.key === 'Escape' && options.length) {
       close();
       event.stopPropagation();
@@ -98,12 +98,12 @@ export function QueryField({ value, onChange, input, error }) {
         autocomplete="off"
         spellcheck=${false}
         ref=${input}
-        value=${typed}
+        value=${typedQuery}
         placeholder="Names, or reward/mean > .5 and tag = old (/)"
         title="Words search names; fields take =, !=, <, >, ~ and in, joined by and, or, not"
         onFocus=${loadFields}
         onInput=${(event) => {
-          setTyped(event.target.value);
+          setTypedQuery(event.target.value);
           updateCompletion(event.target.value, event.target.selectionStart);
         }}
         onKeyDown=${handleKeyDown}
@@ -133,7 +133,7 @@ export function QueryField({ value, onChange, input, error }) {
     ${
       queryError &&
       html`<div class="query-error" role="alert">
-        <pre aria-hidden="true">${pointedAt(value, queryError.position ?? 0)}</pre>
+        <pre aria-hidden="true">${markPosition(value, queryError.position ?? 0)}</pre>
         ${queryError.message}
       </div>`
     }

@@ -1,7 +1,7 @@
 /** Actions on the selected runs and on the trash. */
 import { html, useState } from '../../dom.js';
 import { actOnRuns, emptyTrash } from '../../app/actions.js';
-import { distinct } from '../../lib/runs/fields.js';
+import { listDistinct } from '../../lib/runs/fields.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Confirm } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
@@ -37,16 +37,16 @@ export function SelectionBar(props) {
 
 /** @param {Bar} props */
 function Actions({ ids, runs, archived, compare, clear }) {
-  const [asking, ask] = useState('');
-  const chosen = new Set(ids);
-  const loaded = runs.items.filter(({ id }) => chosen.has(id));
-  const stoppable = loaded.filter(({ status }) => STOPPABLE.includes(status)).length;
-  const isAllLoaded = loaded.length === ids.length;
+  const [openDialog, setOpenDialog] = useState('');
+  const selectedIds = new Set(ids);
+  const loadedRuns = runs.items.filter(({ id }) => selectedIds.has(id));
+  const stoppable = loadedRuns.filter(({ status }) => STOPPABLE.includes(status)).length;
+  const isAllLoaded = loadedRuns.length === ids.length;
   const act = (/** @type {import('../../app/actions.js').Action} */ action) => {
     actOnRuns(action, ids, runs.reload);
     clear();
   };
-  const stopped = isAllLoaded ? stoppable : ids.length;
+  const stoppableCount = isAllLoaded ? stoppable : ids.length;
   return html`
     <button
       class="button button-small button-primary"
@@ -57,10 +57,10 @@ function Actions({ ids, runs, archived, compare, clear }) {
       Compare selected
     </button>
     <${ForOperator}>
-      <button class="button button-small" disabled=${!stopped} onClick=${() => ask('stop')}>
+      <button class="button button-small" disabled=${!stoppableCount} onClick=${() => setOpenDialog('stop')}>
         Stop${isAllLoaded && stoppable && stoppable < ids.length ? ` ${stoppable}` : ''}
       </button>
-      <button class="button button-small" onClick=${() => ask('tag')}>
+      <button class="button button-small" onClick=${() => setOpenDialog('tag')}>
         Tag
       </button>
       <button class="button button-small" onClick=${() => act(archived ? 'unarchive' : 'archive')}>
@@ -71,23 +71,23 @@ function Actions({ ids, runs, archived, compare, clear }) {
       </button>
     <//>
     ${
-      asking === 'stop' &&
+      openDialog === 'stop' &&
       html`<${Confirm}
-        title=${`Stop ${plural(stopped, 'run')}?`}
+        title=${`Stop ${plural(stoppableCount, 'run')}?`}
         confirm="Stop"
-        onClose=${() => ask('')}
+        onClose=${() => setOpenDialog('')}
         onConfirm=${() => actOnRuns('stop', ids, runs.reload)}
         text="Running runs stop after the current step; queued runs leave the queue. Recorded data is kept."
       />`
     }
     ${
-      asking === 'tag' &&
+      openDialog === 'tag' &&
       html`<${TagDialog}
         ids=${ids}
-        loaded=${loaded}
-        offeredTags=${distinct(runs.items, ({ tags }) => tags ?? [])}
+        loadedRuns=${loadedRuns}
+        offeredTags=${listDistinct(runs.items, ({ tags }) => tags ?? [])}
         reload=${runs.reload}
-        onClose=${() => ask('')}
+        onClose=${() => setOpenDialog('')}
       />`
     }
   `;
@@ -95,7 +95,7 @@ function Actions({ ids, runs, archived, compare, clear }) {
 
 /** The actions of the trash. @param {Bar} props */
 function TrashActions({ ids, runs, clear }) {
-  const [asking, ask] = useState(false);
+  const [isAsking, setIsAsking] = useState(false);
   const act = (/** @type {import('../../app/actions.js').Action} */ action) => {
     actOnRuns(action, ids, runs.reload);
     clear();
@@ -105,17 +105,17 @@ function TrashActions({ ids, runs, clear }) {
       <button class="button button-small button-primary" onClick=${() => act('restore')}>
         Restore
       </button>
-      <button class="button button-small button-danger" onClick=${() => ask(true)}>
+      <button class="button button-small button-danger" onClick=${() => setIsAsking(true)}>
         Delete permanently
       </button>
     <//>
     ${
-      asking &&
+      isAsking &&
       html`<${Confirm}
         title=${`Delete ${plural(ids.length, 'run')} permanently?`}
         confirm="Delete permanently"
         text=${DELETE_WARNING}
-        onClose=${() => ask(false)}
+        onClose=${() => setIsAsking(false)}
         onConfirm=${() => act('delete')}
       />`
     }
@@ -126,18 +126,18 @@ const DELETE_WARNING = 'This deletes their curves, rollouts, events, output and 
 
 /** The button that empties the trash. @param {{runs: import('../../data/run_list.js').RunList}} props */
 export function EmptyTrash({ runs }) {
-  const [asking, ask] = useState(false);
+  const [isAsking, setIsAsking] = useState(false);
   return html`
-    <button class="button button-small button-danger" disabled=${!runs.items.length} onClick=${() => ask(true)}>
+    <button class="button button-small button-danger" disabled=${!runs.items.length} onClick=${() => setIsAsking(true)}>
       Empty the trash
     </button>
     ${
-      asking &&
+      isAsking &&
       html`<${Confirm}
         title="Empty the trash?"
         confirm="Delete all permanently"
         text=${`${DELETE_WARNING} A run whose checkpoints other runs use is kept until those runs are deleted.`}
-        onClose=${() => ask(false)}
+        onClose=${() => setIsAsking(false)}
         onConfirm=${() => emptyTrash(runs.reload)}
       />`
     }

@@ -5,10 +5,10 @@ import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 
 /**
- * @param {{ids: string[], loaded: Api.RunItem[], offeredTags: string[], reload: () => void, onClose: () => void}} props
- *   `loaded`: those of the runs whose tags are known; `offeredTags`: the tags with buttons
+ * @param {{ids: string[], loadedRuns: Api.RunItem[], offeredTags: string[], reload: () => void, onClose: () => void}}
+ *   props `loadedRuns`: those of the runs whose tags are known; `offeredTags`: the tags with buttons
  */
-export function TagDialog({ ids, loaded, offeredTags, reload, onClose }) {
+export function TagDialog({ ids, loadedRuns, offeredTags, reload, onClose }) {
   const [tag, setTag] = useState('');
   const addTag = (/** @type {string} */ name) => {
     onClose();
@@ -18,7 +18,8 @@ export function TagDialog({ ids, loaded, offeredTags, reload, onClose }) {
     event.preventDefault();
     if (tag.trim()) addTag(tag.trim());
   };
-  const hasAll = (/** @type {string} */ name) => loaded.length > 0 && loaded.every(({ tags }) => tags.includes(name));
+  const hasAll = (/** @type {string} */ name) =>
+    loadedRuns.length > 0 && loadedRuns.every(({ tags }) => tags.includes(name));
   return html`<${Dialog} title=${ids.length === 1 ? 'Tags' : `Tag ${plural(ids.length, 'run')}`} onClose=${onClose}>
     <form onSubmit=${submit}>
       <input

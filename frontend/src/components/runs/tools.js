@@ -1,11 +1,11 @@
 /** The controls around the table of runs: filters above it, columns and file below. */
 import { html, useState } from '../../dom.js';
-import { csv } from '../../lib/text/csv.js';
-import { fieldOf, possibleFields } from '../../lib/runs/fields.js';
-import { matching } from '../../lib/metrics.js';
+import { writeCsv } from '../../lib/text/csv.js';
+import { makeRunField, listPossibleFields } from '../../lib/runs/fields.js';
+import { filterMetrics } from '../../lib/metrics.js';
 import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { VERDICT_NAMES, verdictTitle } from '../../lib/runs/verdicts.js';
-import { spread } from '../../lib/runs/stats.js';
+import { computeSpread } from '../../lib/runs/stats.js';
 import { download } from '../../app/actions.js';
 import { Menu } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
@@ -16,7 +16,7 @@ import { QueryField } from './query_field.js';
 import { EmptyTrash } from './selection.js';
 
 /** Returns the saved part of the page's view. @param {RunsView} view @param {string[]} `usual`: default columns */
-const savedOf = ({ q, status, verdict, tag, variant, experiment, archived, sort, group, columns }, usual) => ({
+const makeSavedView = ({ q, status, verdict, tag, variant, experiment, archived, sort, group, columns }, usual) => ({
   page: /** @type {const} */ ('runs'),
   query: q,
   status,
@@ -31,7 +31,7 @@ const savedOf = ({ q, status, verdict, tag, variant, experiment, archived, sort,
 });
 
 /** Returns the changes that show a saved view. @param {Api.ViewItem} view */
-const shownBy = ({ query, status, verdict, tag, variant, experiment, archived, sort, group, columns }) => ({
+const makeRunsView = ({ query, status, verdict, tag, variant, experiment, archived, sort, group, columns }) => ({
   q: query,
   status,
   verdict,
@@ -45,7 +45,7 @@ const shownBy = ({ query, status, verdict, tag, variant, experiment, archived, s
   columns: columns ?? undefined,
 });
 
-const plainOptions = (/** @type {string[]} */ values) => values.map((value) => ({ value, label: value }));
+const makePlainOptions = (/** @type {string[]} */ values) => values.map((value) => ({ value, label: value }));
 const VERDICTS = VERDICT_NAMES.map((value) => ({ value, label: verdictTitle(value) }));
 /** @type {import('./filter.js').Option[]} */
 const SHELVES = [
@@ -78,7 +78,7 @@ export function RunFilters({ view, change, runs, filter, search, statuses, usual
       <${Filter}
         name="status"
         value=${view.status}
-        options=${plainOptions(statuses.filter(Boolean))}
+        options=${makePlainOptions(statuses.filter(Boolean))}
         onChange=${(status) => change({ status })}
       />
       <${Filter}
@@ -92,10 +92,10 @@ export function RunFilters({ view, change, runs, filter, search, statuses, usual
         name="archive"
         value=${view.trash ? 'trash' : view.archived ? 'archived' : ''}
         options=${SHELVES}
-        any="runs in use"
+        anyLabel="runs in use"
         onChange=${(shelf) => change({ archived: shelf === 'archived', trash: shelf === 'trash' })}
       />
-      <${ViewsMenu} view=${savedOf(view, usual)} open=${(item) => change(shownBy(item))} />
+      <${ViewsMenu} view=${makeSavedView(view, usual)} onOpen=${(item) => change(makeRunsView(item))} />
     </span>
   </div>`;
 }
@@ -104,9 +104,9 @@ export function RunFilters({ view, change, runs, filter, search, statuses, usual
  * @param {{view: RunsView, change: Function, runs: import('../../data/run_list.js').RunList, defaults: string[]}} props
  */
 export function TableTools({ view, change, runs, defaults }) {
-  const groups = ['', 'variant', 'experiment', 'status', ...possibleFields(runs.items).config];
+  const groups = ['', 'variant', 'experiment', 'status', ...listPossibleFields(runs.items).config];
   const groupTitle = (/** @type {string} */ key) =>
-    key === '' ? 'none' : ['variant', 'status'].includes(key) ? key : fieldOf(key).title;
+    key === '' ? 'none' : ['variant', 'status'].includes(key) ? key : makeRunField(key).title;
   const save = () => download(tableAsCsv(runs.items, view.columns), 'runs.csv');
   return html`<div class="runs-tools toolbar toolbar-tight">
     <span class="faint">
@@ -160,13 +160,13 @@ const totalText = ({ items, total }) =>
 function tableAsCsv(runs, fields) {
   /** @type {(keyof Api.RunItem)[]} */
   const runFields = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
-  return csv(
+  return writeCsv(
     [...runFields, ...fields],
-    runs.map((run) => [...runFields.map((name) => run[name]), ...fields.map((key) => fieldOf(key).of(run))]),
+    runs.map((run) => [...runFields.map((name) => run[name]), ...fields.map((key) => makeRunField(key).read(run))]),
   );
 }
 
-/** @typedef {ReturnType<typeof possibleFields>} Possible */
+/** @typedef {ReturnType<typeof listPossibleFields>} Possible */
 
 /** @type {Record<keyof Possible, string>} */
 const FIELD_TITLES = { plain: 'about the run', last: 'last value', best: 'best value', config: 'config' };
@@ -176,14 +176,16 @@ const FIELD_TITLES = { plain: 'about the run', last: 'last value', best: 'best v
  */
 function ColumnChooser({ view, change, runs, defaults }) {
   const [search, setSearch] = useState('');
-  const possible = possibleFields(runs);
+  const possible = listPossibleFields(runs);
   const toggle = (/** @type {string} */ key) =>
     change({
-      columns: view.columns.includes(key) ? view.columns.filter((old) => old !== key) : [...view.columns, key],
+      columns: view.columns.includes(key)
+        ? view.columns.filter((columnKey) => columnKey !== key)
+        : [...view.columns, key],
     });
   const kinds = /** @type {(keyof Possible)[]} */ (Object.keys(possible));
-  const parts = kinds
-    .map((kind) => ({ kind, keys: matching(possible[kind], search) }))
+  const sections = kinds
+    .map((kind) => ({ kind, keys: filterMetrics(possible[kind], search) }))
     .filter(({ keys }) => keys.length);
   const addConfig =
     !possible.config.length &&
@@ -200,7 +202,7 @@ function ColumnChooser({ view, change, runs, defaults }) {
       aria-label="Find a column"
     />
     <div class="column-list">
-      ${parts.map(
+      ${sections.map(
         ({ kind, keys }) => html`<div key=${kind}>
           <div class="menu-title">${FIELD_TITLES[kind]}</div>
           ${keys.map(
@@ -225,10 +227,10 @@ function ColumnChooser({ view, change, runs, defaults }) {
  */
 export function GroupRow({ group: { name, rows }, fields }) {
   const numbers = fields
-    .map(fieldOf)
+    .map(makeRunField)
     .filter(({ number }) => number)
-    .map(({ title, of }) => {
-      const { n, mean, std } = spread(rows.map(of).filter((value) => typeof value === 'number'));
+    .map(({ title, read }) => {
+      const { n, mean, std } = computeSpread(rows.map(read).filter((value) => typeof value === 'number'));
       return n ? `${title} ${formatValue(mean)}${std === null ? '' : ` (sd ${formatValue(std)})`}` : null;
     })
     .filter(Boolean);

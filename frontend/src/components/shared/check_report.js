@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { formatCount, formatPercent, formatValue, plural } from '../../lib/text/format.js';
 import { Icon } from './icons.js';
-import { Heads, numbers } from './data_table.js';
+import { Heads, makeNumberHeads } from './data_table.js';
 
 const ICONS = { good: 'check', warn: 'warn', bad: 'cross' };
 const LEVELS = { good: 'Good', warn: 'Warning', bad: 'Problem' };
@@ -85,8 +85,8 @@ function Signal({ report: { signal, group_size: groupSize } }) {
   if (!signal.length) return null;
   return html`<table class="table check-table">
     <caption>Expected signal by group size</caption>
-    <${Heads} of=${[
-      ...numbers('G'),
+    <${Heads} heads=${[
+      ...makeNumberHeads('G'),
       { title: 'groups with signal', isNumber: true, help: USEFUL },
       { title: 'prompts without signal', isNumber: true, help: SILENT },
     ]} />
@@ -128,10 +128,10 @@ function Probes({ report: { probes, reward, reward_right: right, references } })
 /** The results of the policy with other forms of the prompt. @param {{forms: Api.FormTrial[]}} props */
 function Forms({ forms }) {
   if (!forms.length) return null;
-  const ownForm = forms.find(({ name }) => name === 'own');
+  const runForm = forms.find(({ name }) => name === 'own');
   return html`<table class="table check-table">
       <caption>Forms of the prompt, a few completions each</caption>
-      <${Heads} of=${[
+      <${Heads} heads=${[
         'form',
         { title: 'boxed', isNumber: true, help: 'Share of the completions with a boxed answer' },
         { title: 'truncated', isNumber: true, help: 'Share of the completions truncated at the length cap' },
@@ -155,10 +155,10 @@ function Forms({ forms }) {
       </tbody>
     </table>
     ${
-      ownForm?.prompt &&
+      runForm?.prompt &&
       html`<details>
         <summary>The first prompt as the policy reads it</summary>
-        <div class="model-text" tabindex="0" role="group" aria-label="First prompt">${ownForm.prompt}</div>
+        <div class="model-text" tabindex="0" role="group" aria-label="First prompt">${runForm.prompt}</div>
       </details>`
     }`;
 }

@@ -4,13 +4,16 @@ import { html } from '../../dom.js';
 /** @typedef {string | {title: any, isNumber?: boolean, help?: string}} Head a column's title */
 
 /** Returns titles of numeric columns. @param {any[]} titles @returns {Head[]} */
-export const numbers = (...titles) => titles.map((title) => ({ title, isNumber: true }));
+export const makeNumberHeads = (...titles) => titles.map((title) => ({ title, isNumber: true }));
 
-/** The row of titles, without those that are null or false. @param {{of: (Head | false | null | undefined)[]}} props */
-export function Heads({ of }) {
+/**
+ * The row of titles, without those that are null or false.
+ * @param {{heads: (Head | false | null | undefined)[]}} props
+ */
+export function Heads({ heads }) {
   return html`<thead>
     <tr>
-      ${of.map((head, i) => {
+      ${heads.map((head, i) => {
         if (!head && head !== '') return null;
         const { title, isNumber, help } = typeof head === 'string' ? { title: head } : head;
         return html`<th key=${i} scope="col" class=${isNumber ? 'number' : undefined} title=${help}>${title}</th>`;
@@ -26,7 +29,7 @@ export function Heads({ of }) {
 export function DataTable({ name, heads, frame = 'table-scroll', kind = 'table', children }) {
   return html`<div class=${frame} tabindex="0" role="group" aria-label=${name}>
     <table class=${kind}>
-      <${Heads} of=${heads} />
+      <${Heads} heads=${heads} />
       ${children}
     </table>
   </div>`;

@@ -9,21 +9,21 @@ const MAX_CLICK_MOVE_PX = 3;
  * @param {(from: Point, to: Point) => void} onDrag @param {() => void} onClear
  * @returns {(event: PointerEvent) => void}
  */
-export const dragged = (onDrag, onClear) => (down) => {
-  const target = /** @type {SVGElement} */ (down.currentTarget);
+export const makeDragHandler = (onDrag, onClear) => (downEvent) => {
+  const target = /** @type {SVGElement} */ (downEvent.currentTarget);
   const svg = target.ownerSVGElement;
-  if (down.button !== 0 || !svg) return;
-  const pointOf = (/** @type {PointerEvent} */ event) => {
+  if (downEvent.button !== 0 || !svg) return;
+  const readPoint = (/** @type {PointerEvent} */ event) => {
     const { left, top } = svg.getBoundingClientRect();
     return /** @type {Point} */ ([event.clientX - left, event.clientY - top]);
   };
-  const from = pointOf(down);
-  const move = (/** @type {PointerEvent} */ event) => onDrag(from, pointOf(event));
+  const from = readPoint(downEvent);
+  const move = (/** @type {PointerEvent} */ event) => onDrag(from, readPoint(event));
   const end = (/** @type {PointerEvent} */ event) => {
     target.removeEventListener('pointermove', move);
-    if (Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < MAX_CLICK_MOVE_PX) onClear();
+    if (Math.hypot(event.clientX - downEvent.clientX, event.clientY - downEvent.clientY) < MAX_CLICK_MOVE_PX) onClear();
   };
-  target.setPointerCapture(down.pointerId);
+  target.setPointerCapture(downEvent.pointerId);
   target.addEventListener('pointermove', move);
   target.addEventListener('pointerup', end, { once: true });
 };

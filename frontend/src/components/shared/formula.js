@@ -1,6 +1,6 @@
 /** The objective of a config as the server writes it, with warnings about the config. */
 import { h, html, useMemo } from '../../dom.js';
-import { mathTree } from '../../lib/mathml.js';
+import { parseMath } from '../../lib/mathml.js';
 import { Icon } from './icons.js';
 
 /**
@@ -9,12 +9,12 @@ import { Icon } from './icons.js';
  */
 export function Formula({ valid, isOpen = false }) {
   const { formula, formula_mathml: mathml, formula_notes: notes = [], formula_legend: legend = [], warnings } = valid;
-  const tree = useMemo(() => (mathml ? mathTree(mathml) : null), [mathml]);
+  const tree = useMemo(() => (mathml ? parseMath(mathml) : null), [mathml]);
   return html`
     ${
       tree
         ? html`<div class="formula-math" role="math" aria-label=${formula} title=${formula} tabindex="0">
-          ${elementOf(tree)}
+          ${renderNode(tree)}
         </div>`
         : html`<pre class="formula-text">${formula}</pre>`
     }
@@ -57,16 +57,16 @@ function Legend({ entries, isOpen }) {
  * @param {{mathml: string, text: string}} props
  */
 function Written({ mathml, text }) {
-  const tree = useMemo(() => mathTree(mathml), [mathml]);
+  const tree = useMemo(() => parseMath(mathml), [mathml]);
   const isWord = !tree || tree.children.every((child) => typeof child !== 'string' && child.tag === 'mtext');
-  return isWord ? text : h('math', null, ...tree.children.map(elementOf));
+  return isWord ? text : h('math', null, ...tree.children.map(renderNode));
 }
 
 /**
  * @param {import('../../lib/mathml.js').MathNode} node
  * @returns {import('../../../vendor/preact.js').ComponentChild}
  */
-const elementOf = (node) =>
+const renderNode = (node) =>
   typeof node === 'string'
     ? node
-    : h(node.tag, node.tag === 'math' ? { display: 'block' } : null, ...node.children.map(elementOf));
+    : h(node.tag, node.tag === 'math' ? { display: 'block' } : null, ...node.children.map(renderNode));

@@ -6,10 +6,10 @@ import { lookup } from '../../lib/lookup.js';
 
 /**
  * The short line of a run or a group, in its colour and dash.
- * @param {{look: import('../../lib/colours.js').Look, off?: boolean}} props
+ * @param {{look: import('../../lib/colours.js').Look, isOff?: boolean}} props
  */
-export function Swatch({ look, off = false }) {
-  return html`<svg class=${off ? 'swatch swatch-off' : 'swatch'} width="18" height="4" aria-hidden="true">
+export function Swatch({ look, isOff = false }) {
+  return html`<svg class=${isOff ? 'swatch swatch-off' : 'swatch'} width="18" height="4" aria-hidden="true">
     <line
       x1="0"
       y1="2"
@@ -109,8 +109,9 @@ export function Select({ label, value, options, onChange }) {
     <span>${label}</span>
     <select value=${value} onChange=${(event) => onChange(event.target.value)}>
       ${options.map((option) => {
-        const { value: v, label: text } = typeof option === 'string' ? { value: option, label: option } : option;
-        return html`<option key=${v} value=${v} selected=${v === value}>
+        const { value: optionValue, label: text } =
+          typeof option === 'string' ? { value: option, label: option } : option;
+        return html`<option key=${optionValue} value=${optionValue} selected=${optionValue === value}>
           ${text}
         </option>`;
       })}
@@ -118,10 +119,10 @@ export function Select({ label, value, options, onChange }) {
   </label>`;
 }
 
-/** The number of done steps and of all steps. @param {{done: number | null, all: number | null}} props */
-export function Progress({ done, all }) {
-  const share = all ? Math.min(1, (done ?? 0) / all) : 0;
-  return html`<span class="progress" role="img" aria-label=${`${done ?? 0} of ${all ?? '?'} steps`}>
+/** The number of done steps and of all steps. @param {{doneSteps: number | null, all: number | null}} props */
+export function Progress({ doneSteps, all }) {
+  const share = all ? Math.min(1, (doneSteps ?? 0) / all) : 0;
+  return html`<span class="progress" role="img" aria-label=${`${doneSteps ?? 0} of ${all ?? '?'} steps`}>
     <span style=${{ width: `${share * 100}%` }}></span>
   </span>`;
 }

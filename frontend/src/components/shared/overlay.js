@@ -65,16 +65,16 @@ export function Confirm({ title, text, confirm, onConfirm, onClose }) {
  * @param {{label: any, title?: string, align?: 'left'|'right', quiet?: boolean, children: any}} props
  */
 export function Menu({ label, title, align = 'left', quiet = false, children }) {
-  const [open, setOpen] = useState(false);
+  const [isOpen, setIsOpen] = useState(false);
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
-    if (!open) return undefined;
+    if (!isOpen) return undefined;
     const leave = (/** @type {MouseEvent} */ event) => {
-      if (!element.current?.contains(/** @type {Node} */ (event.target))) setOpen(false);
+      if (!element.current?.contains(/** @type {Node} */ (event.target))) setIsOpen(false);
     };
     const closeOnEscape = (/** @type {KeyboardEvent} */ event) => {
       if (event.key === 'Escape') {
-        setOpen(false);
+        setIsOpen(false);
         element.current?.querySelector('button')?.focus();
       }
     };
@@ -84,20 +84,20 @@ export function Menu({ label, title, align = 'left', quiet = false, children }) 
       document.removeEventListener('mousedown', leave);
       document.removeEventListener('keydown', closeOnEscape);
     };
-  }, [open]);
+  }, [isOpen]);
   return html`<div class="menu" ref=${element}>
     <button
       class=${quiet ? 'button-quiet' : 'button'}
-      aria-expanded=${open}
+      aria-expanded=${isOpen}
       title=${title}
-      onClick=${() => setOpen(!open)}
+      onClick=${() => setIsOpen(!isOpen)}
     >
       ${label} <${Icon} name="down" size=${12} />
     </button>
     ${
-      open &&
+      isOpen &&
       html`<div class=${`menu-panel menu-${align}`}>
-        ${typeof children === 'function' ? children(() => setOpen(false)) : children}
+        ${typeof children === 'function' ? children(() => setIsOpen(false)) : children}
       </div>`
     }
   </div>`;

@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { formatCount, formatDuration, formatPercent } from '../../lib/text/format.js';
 import { lookup } from '../../lib/lookup.js';
-import { DataTable, numbers } from './data_table.js';
+import { DataTable, makeNumberHeads } from './data_table.js';
 
 /** @typedef {'completions' | 'tokens' | 'seconds'} Unit */
 
@@ -30,17 +30,17 @@ export const partLabel = (part) => lookup(PARTS, part)?.[0] ?? part;
 export const partMeaning = (part) => lookup(PARTS, part)?.[1] ?? '';
 
 /** @param {number[]} values */
-const sumOf = (values) => values.reduce((sum, value) => sum + value, 0);
+const addUp = (values) => values.reduce((sum, value) => sum + value, 0);
 
 /** Returns the share of each part, or an empty list if the sum is 0. @param {number[]} values */
-export function sharesOf(values) {
-  const sum = sumOf(values);
+export function computeShares(values) {
+  const sum = addUp(values);
   return sum > 0 ? values.map((value) => value / sum) : values.map(() => 0);
 }
 
 /** @param {string[]} parts @param {number[]} values */
-const inWords = (parts, values) =>
-  sharesOf(values)
+const describeBudget = (parts, values) =>
+  computeShares(values)
     .map((share, i) => /** @type {[string, number]} */ ([parts[i], share]))
     .filter(([, share]) => share > 0)
     .map(([part, share]) => `${formatPercent(share, 1)} ${partLabel(part)}`)
@@ -50,15 +50,15 @@ const inWords = (parts, values) =>
 export const BudgetBar = ({ parts, values }) => html`<span
   class="budget-bar"
   role="img"
-  aria-label=${inWords(parts, values)}
-  title=${inWords(parts, values)}
+  aria-label=${describeBudget(parts, values)}
+  title=${describeBudget(parts, values)}
 >
   <${BudgetParts} parts=${parts} values=${values} side="width" />
 </span>`;
 
 /** @param {{parts: string[], values: number[], side: 'width' | 'height'}} props */
 const BudgetParts = ({ parts, values, side }) =>
-  sharesOf(values).map(
+  computeShares(values).map(
     (share, i) =>
       share > 0 &&
       html`<span key=${parts[i]} class=${`budget-piece is-${parts[i]}`} style=${{ [side]: `${100 * share}%` }}></span>`,
@@ -76,7 +76,7 @@ export const BudgetOverTime = ({ budget, unit, onStep }) => html`<div
   ${budget.bins.map((bin) => {
     const values = bin[unit] ?? [];
     const steps = bin.first === bin.last ? `step ${bin.first}` : `steps ${bin.first} to ${bin.last}`;
-    const title = `${steps}: ${inWords(budget.parts, values)}`;
+    const title = `${steps}: ${describeBudget(budget.parts, values)}`;
     return html`<button
       type="button"
       key=${bin.first}
@@ -90,16 +90,16 @@ export const BudgetOverTime = ({ budget, unit, onStep }) => html`<div
 </div>`;
 
 /** @param {number} value @param {Unit} unit */
-const amount = (value, unit) => (unit === 'seconds' ? formatDuration(value) : formatCount(Math.round(value)));
+const formatAmount = (value, unit) => (unit === 'seconds' ? formatDuration(value) : formatCount(Math.round(value)));
 
 /** All parts with their shares in every known unit. @param {{budget: Api.SignalBudget}} props */
 export function BudgetTable({ budget }) {
   const units = UNITS.map(({ value }) => /** @type {Unit} */ (value)).filter((unit) => budget.totals[unit]);
-  const shares = Object.fromEntries(units.map((unit) => [unit, sharesOf(budget.totals[unit])]));
+  const shares = Object.fromEntries(units.map((unit) => [unit, computeShares(budget.totals[unit])]));
   return html`<${DataTable}
     name="Parts of the signal budget"
     kind="table budget-table"
-    heads=${['part', ...numbers(...units)]}
+    heads=${['part', ...makeNumberHeads(...units)]}
   >
     <tbody>
       ${budget.parts.map(
@@ -110,7 +110,7 @@ export function BudgetTable({ budget }) {
           ${units.map(
             (unit) => html`<td key=${unit} class="number">
               ${formatPercent(shares[unit][i], 1)}
-              ${' '}<span class="faint">${amount(budget.totals[unit][i], unit)}</span>
+              ${' '}<span class="faint">${formatAmount(budget.totals[unit][i], unit)}</span>
             </td>`,
           )}
         </tr>`,
@@ -121,8 +121,8 @@ export function BudgetTable({ budget }) {
         <th scope="row">all</th>
         ${units.map(
           (unit) => html`<td key=${unit} class="number">
-            ${formatPercent(sumOf(shares[unit]), 1)}
-            ${' '}<span class="faint">${amount(sumOf(budget.totals[unit]), unit)}</span>
+            ${formatPercent(addUp(shares[unit]), 1)}
+            ${' '}<span class="faint">${formatAmount(addUp(budget.totals[unit]), unit)}</span>
           </td>`,
         )}
       </tr>

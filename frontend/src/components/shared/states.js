@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from '../../dom.js';
 import { connection } from '../../data/live.js';
 import { status } from '../../app/state.js';
-import { troubles } from '../../lib/service/status.js';
+import { listTroubles } from '../../lib/service/status.js';
 import { formatAgo } from '../../lib/text/format.js';
 import { Icon } from './icons.js';
 
@@ -131,7 +131,7 @@ export function ConnectionNotice() {
 
 /** Lines below the header while the database, broker or disk has problems. */
 export function ServiceNotice() {
-  return troubles(status.value).map(
+  return listTroubles(status.value).map(
     ({ part, text }) => html`<div class="stale" role="status" key=${part}>
       <${Icon} name="warn" /> <span>${text}</span>
     </div>`,

@@ -20,7 +20,7 @@ const SPARE_ROWS = 8;
 
 /**
  * @template T
- * @param {{columns: Column<T>[], rows: (T | GroupHead<T>)[], keyOf: (row: T) => string, label: string,
+ * @param {{columns: Column<T>[], rows: (T | GroupHead<T>)[], rowKey: (row: T) => string, label: string,
  *   sort?: string, onSort?: (sort: string) => void, active?: string | null, onActivate?: (row: T) => void,
  *   isSelected?: (row: T) => boolean, onHover?: (row: T | null) => void,
  *   groupRow?: (group: GroupHead<T>['group']) => any, onEnd?: () => void}} props
@@ -29,7 +29,7 @@ const SPARE_ROWS = 8;
 export function Grid({
   columns,
   rows,
-  keyOf,
+  rowKey,
   label,
   sort,
   onSort,
@@ -44,7 +44,7 @@ export function Grid({
   const [slice, setSlice] = useState({ from: 0, to: 40 });
   const tracks = {
     gridTemplateColumns: columns.map(({ width }) => width).join(' '),
-    minWidth: `${columns.reduce((sum, { width }) => sum + leastPx(width), 0)}px`,
+    minWidth: `${columns.reduce((sum, { width }) => sum + findLeastPx(width), 0)}px`,
   };
 
   const updateVisible = () => {
@@ -64,7 +64,7 @@ export function Grid({
   useEffect(() => {
     bringIntoView(
       scroller.current,
-      rows.findIndex((row) => !isHead(row) && keyOf(row) === active),
+      rows.findIndex((row) => !isHead(row) && rowKey(row) === active),
     );
   }, [active]);
 
@@ -88,11 +88,11 @@ export function Grid({
           <span role="cell">${groupRow?.(row.group)}</span>
         </div>`
         : html`<div
-          key=${keyOf(row)}
-          class=${keyOf(row) === active ? 'grid-row is-active' : 'grid-row'}
+          key=${rowKey(row)}
+          class=${rowKey(row) === active ? 'grid-row is-active' : 'grid-row'}
           role="row"
           style=${tracks}
-          data-key=${keyOf(row)}
+          data-key=${rowKey(row)}
           aria-rowindex=${slice.from + i + 2}
           aria-selected=${isSelected(row)}
           onClick=${() => onActivate?.(row)}
@@ -136,7 +136,7 @@ function Head({ column: { key, title, number, sort: word, hint, label }, sort, o
 }
 
 /** Returns the minimum width of a track: 120 for `minmax(120px, 1fr)` and `120px`. */
-const leastPx = (/** @type {string} */ track) => Number(/(\d+)px/.exec(track)?.[1] ?? 0);
+const findLeastPx = (/** @type {string} */ track) => Number(/(\d+)px/.exec(track)?.[1] ?? 0);
 
 /** @param {HTMLElement | null} scroller @param {number} index */
 function bringIntoView(scroller, index) {
@@ -151,13 +151,13 @@ function bringIntoView(scroller, index) {
  * Returns rows with a group row before each group, in order of first appearance.
  * @template T
  * @param {T[]} rows
- * @param {(row: T) => string} nameOf
+ * @param {(row: T) => string} findName
  * @returns {(T | GroupHead<T>)[]}
  */
-export function withGroups(rows, nameOf) {
+export function withGroups(rows, findName) {
   /** @type {Map<string, T[]>} */
   const groups = new Map();
-  for (const row of rows) groups.set(nameOf(row), [...(groups.get(nameOf(row)) ?? []), row]);
+  for (const row of rows) groups.set(findName(row), [...(groups.get(findName(row)) ?? []), row]);
   return [...groups].flatMap(([name, inside]) => [{ group: { name, rows: inside }, key: name }, ...inside]);
 }
 

@@ -2,16 +2,16 @@
 import { html } from '../../dom.js';
 
 /**
- * @param {{tabs: {value: string, label: string, title?: string}[], at: string, label: string,
+ * @param {{tabs: {value: string, label: string, title?: string}[], activeTab: string, label: string,
  *   onGo: (tab: string) => void}} props
  */
-export function Tabs({ tabs, at, label, onGo }) {
+export function Tabs({ tabs, activeTab, label, onGo }) {
   const move = (/** @type {KeyboardEvent & {currentTarget: HTMLElement}} */ event) => {
-    const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
-    if (!by) return;
+    const offset = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+    if (!offset) return;
     event.preventDefault();
-    const index = tabs.findIndex(({ value }) => value === at);
-    const next = tabs[(index + by + tabs.length) % tabs.length].value;
+    const index = tabs.findIndex(({ value }) => value === activeTab);
+    const next = tabs[(index + offset + tabs.length) % tabs.length].value;
     onGo(next);
     const tab = event.currentTarget.querySelector(`#tab-${next}`);
     if (tab instanceof HTMLElement) tab.focus();
@@ -24,9 +24,9 @@ export function Tabs({ tabs, at, label, onGo }) {
         role="tab"
         id=${`tab-${tab.value}`}
         title=${tab.title}
-        aria-selected=${tab.value === at}
+        aria-selected=${tab.value === activeTab}
         aria-controls="tab-panel"
-        tabindex=${tab.value === at ? 0 : -1}
+        tabindex=${tab.value === activeTab ? 0 : -1}
         onClick=${() => onGo(tab.value)}
       >
         ${tab.label}
@@ -35,6 +35,6 @@ export function Tabs({ tabs, at, label, onGo }) {
   </div>`;
 }
 
-/** The content of the chosen tab. @param {{at: string, children?: any}} props */
-export const TabPanel = ({ at, children }) =>
-  html`<div class="tab-body" role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${at}`}>${children}</div>`;
+/** The content of the chosen tab. @param {{activeTab: string, children?: any}} props */
+export const TabPanel = ({ activeTab, children }) =>
+  html`<div class="tab-body" role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${activeTab}`}>${children}</div>`;

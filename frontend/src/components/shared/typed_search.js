@@ -5,7 +5,7 @@ import { html, useEffect, useRef, useState } from '../../dom.js';
  * @param {{value: string, onChange: (text: string) => void, placeholder: string, autofocus?: boolean}} props
  */
 export function TypedSearch({ value, onChange, placeholder, autofocus = false }) {
-  const [typed, setTyped] = useState(value);
+  const [typedText, setTypedText] = useState(value);
   const lastText = useRef(value);
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => {
@@ -14,24 +14,24 @@ export function TypedSearch({ value, onChange, placeholder, autofocus = false })
   useEffect(() => {
     if (value !== lastText.current) {
       lastText.current = value;
-      setTyped(value);
+      setTypedText(value);
     }
   }, [value]);
   useEffect(() => {
-    if (typed === lastText.current) return undefined;
+    if (typedText === lastText.current) return undefined;
     const timer = setTimeout(() => {
-      lastText.current = typed;
-      onChange(typed);
+      lastText.current = typedText;
+      onChange(typedText);
     }, 200);
     return () => clearTimeout(timer);
-  }, [typed]);
+  }, [typedText]);
   return html`<input
     class="field"
     type="search"
-    value=${typed}
+    value=${typedText}
     placeholder=${placeholder}
     aria-label=${placeholder}
     ref=${input}
-    onInput=${(event) => setTyped(event.target.value)}
+    onInput=${(event) => setTypedText(event.target.value)}
   />`;
 }

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from '../../dom.js';
 import { get, put, remove } from '../../data/api.js';
 import { navigate } from '../../app/router.js';
 import { say, sayError } from '../../app/state.js';
-import { addressOfView } from '../../lib/runs/views.js';
+import { viewAddress } from '../../lib/runs/views.js';
 import { Dialog, Menu } from './overlay.js';
 import { Icon } from './icons.js';
 import { ForOperator } from './role.js';
@@ -12,13 +12,14 @@ import { ForOperator } from './role.js';
 
 /**
  * The menu of all views, which can also save the page's own view.
- * @param {{view: View, open?: (item: Api.ViewItem) => void, children?: any}} props `view`: the view to save; `open`:
- *   shows a view of the same kind without leaving the page; `children`: more fields of the dialog after the name
+ * @param {{view: View, onOpen?: (item: Api.ViewItem) => void, children?: any}} props `view`: the view to save;
+ *   `onOpen`: shows a view of the same kind without leaving the page; `children`: more fields of the dialog after the
+ *   name
  */
-export function ViewsMenu({ view, open, children }) {
-  const [saving, setSaving] = useState(false);
+export function ViewsMenu({ view, onOpen, children }) {
+  const [isSaving, setIsSaving] = useState(false);
   const show = (/** @type {Api.ViewItem} */ item) =>
-    open && item.page === view.page ? open(item) : navigate(addressOfView(item));
+    onOpen && item.page === view.page ? onOpen(item) : navigate(viewAddress(item));
   return html`
     <${Menu} quiet label="views">
       ${(close) => html`<${Views}
@@ -26,13 +27,13 @@ export function ViewsMenu({ view, open, children }) {
         close=${close}
         save=${() => {
           close();
-          setSaving(true);
+          setIsSaving(true);
         }}
       />`}
     <//>
     ${
-      saving &&
-      html`<${SaveDialog} view=${view} onClose=${() => setSaving(false)}>
+      isSaving &&
+      html`<${SaveDialog} view=${view} onClose=${() => setIsSaving(false)}>
         ${children}
       <//>`
     }

@@ -1,11 +1,11 @@
 /** Trials with their current verdicts, for the diagnosis of a run and above the curves of an experiment. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { changedFields } from '../../lib/trials.js';
+import { describeChangedFields } from '../../lib/trials.js';
 import { experimentAddress } from '../../lib/runs/addresses.js';
 import { formatValue } from '../../lib/text/format.js';
 import { Ago } from '../shared/states.js';
-import { DataTable, numbers } from '../shared/data_table.js';
+import { DataTable, makeNumberHeads } from '../shared/data_table.js';
 
 /** @param {{run?: string, experiment?: string}} `run` or `experiment`: the one with the trials */
 export const useTrials = ({ run, experiment }) =>
@@ -57,7 +57,7 @@ function Trial({ trial, isAlone, config }) {
     ${sentences.map((words) => html`<p key=${words}>${words}</p>`)}
     <${DataTable}
       name="Arms of the trial"
-      heads=${['arm', 'changes', ...numbers('ended', 'fell', 'healthy', 'not counted', `${verdict.goal || 'goal'} at the end`, 'p')]}
+      heads=${['arm', 'changes', ...makeNumberHeads('ended', 'fell', 'healthy', 'not counted', `${verdict.goal || 'goal'} at the end`, 'p')]}
     >
       <tbody>
         ${verdict.arms.map((arm) => html`<${Arm} key=${arm.name} arm=${arm} config=${config} />`)}
@@ -77,8 +77,8 @@ function Trial({ trial, isAlone, config }) {
 
 /** @param {{arm: Api.ArmResult, config?: Record<string, any> | null}} props */
 function Arm({ arm, config }) {
-  const changes = changedFields(config, arm.changes);
-  if (!changes.length) changes.push(...changedFields(null, arm.changes));
+  const changes = describeChangedFields(config, arm.changes);
+  if (!changes.length) changes.push(...describeChangedFields(null, arm.changes));
   const { failed, stopped, unjudged, deleted } = arm;
   const missingCounts = Object.entries({ failed, stopped, 'no verdict': unjudged, deleted })
     .filter(([, count]) => count > 0)

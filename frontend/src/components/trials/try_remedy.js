@@ -5,7 +5,7 @@ import { post } from '../../data/api.js';
 import { resync } from '../../data/live.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useLoad } from '../../data/resource.js';
-import { changedFields, changesText, hasList, placedErrors, readChanges } from '../../lib/trials.js';
+import { describeChangedFields, changesText, hasList, placeErrors, readChanges } from '../../lib/trials.js';
 import { formatBytes, formatCount, formatDurationRange, plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon, IconButton } from '../shared/icons.js';
@@ -24,13 +24,13 @@ const NOTHING = /** @type {Draft} */ ({ arms: null, seeds: '', steps: '' });
  */
 export function TryRemedy({ run, cause = '', isSearch = false, look = 'button button-small' }) {
   const title = isSearch ? 'Find a remedy' : cause ? 'Try the remedy' : 'Try a change';
-  const [open, setOpen] = useState(false);
+  const [isOpen, setIsOpen] = useState(false);
   if (run.origin) return null;
   return html`<${ForOperator}>
     <button
       type="button"
       class=${look}
-      onClick=${() => setOpen(true)}
+      onClick=${() => setIsOpen(true)}
       title=${
         isSearch
           ? 'Fork from before the onset, and try the remedies one by one until one heals'
@@ -40,8 +40,8 @@ export function TryRemedy({ run, cause = '', isSearch = false, look = 'button bu
       <${Icon} name="fork" size=${12} /> ${title}
     </button>
     ${
-      open &&
-      html`<${TrialDialog} run=${run} cause=${cause} isSearch=${isSearch} title=${title} onClose=${() => setOpen(false)} />`
+      isOpen &&
+      html`<${TrialDialog} run=${run} cause=${cause} isSearch=${isSearch} title=${title} onClose=${() => setIsOpen(false)} />`
     }
   <//>`;
 }
@@ -52,7 +52,7 @@ const isNumber = (/** @type {string} */ text) => /^\d{1,9}$/.test(text.trim());
  * Returns the request of a draft, and the `errors` by field if it is invalid.
  * @param {Draft} draft @param {string} cause @param {boolean} isSearch
  */
-function requestOf({ arms, seeds, steps }, cause, isSearch) {
+function makeRequest({ arms, seeds, steps }, cause, isSearch) {
   const read = (arms ?? []).map(({ text }) => readChanges(text));
   const errors = new Map(
     read.flatMap(({ error }, i) => (error ? [/** @type {[string, string]} */ ([String(i), error])] : [])),
@@ -71,13 +71,13 @@ function requestOf({ arms, seeds, steps }, cause, isSearch) {
 
 /** Returns the last value that did not change for a moment. @template T @param {T} value @returns {T} */
 function useSettled(value) {
-  const [settled, setSettled] = useState(value);
+  const [settledValue, setSettledValue] = useState(value);
   const key = JSON.stringify(value);
   useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), PAUSE_MS);
+    const timer = setTimeout(() => setSettledValue(value), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [key]);
-  return settled;
+  return settledValue;
 }
 
 /** @param {{run: Api.RunItem, cause: string, isSearch: boolean, title: string, onClose: () => void}} props */
@@ -86,21 +86,25 @@ function TrialDialog({ run, cause, isSearch, title, onClose }) {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState(/** @type {import('../../data/api.js').ApiError | null} */ (null));
   const postOnce = usePostOnce();
-  const { body, errors: draftErrors } = requestOf(draft, cause, isSearch);
-  const settled = useSettled(body);
+  const { body, errors: draftErrors } = makeRequest(draft, cause, isSearch);
+  const settledBody = useSettled(body);
   const path = /** @type {const} */ (`/runs/${run.id}/trials/plan`);
-  const plan = useLoad(draftErrors.size ? null : JSON.stringify(settled), (signal) => post(path, settled, { signal }), {
-    subject: 'plan',
-  });
-  const planned = plan.data;
-  const arms = draft.arms ?? planned?.arms.map(({ name, changes }) => ({ name, text: changesText(changes) })) ?? [];
-  const refused = failure ?? plan.error;
-  const errors = new Map([...placedErrors(refused?.errors ?? planned?.errors ?? []), ...draftErrors]);
+  const plan = useLoad(
+    draftErrors.size ? null : JSON.stringify(settledBody),
+    (signal) => post(path, settledBody, { signal }),
+    {
+      subject: 'plan',
+    },
+  );
+  const planPreview = plan.data;
+  const arms = draft.arms ?? planPreview?.arms.map(({ name, changes }) => ({ name, text: changesText(changes) })) ?? [];
+  const requestError = failure ?? plan.error;
+  const errors = new Map([...placeErrors(requestError?.errors ?? planPreview?.errors ?? []), ...draftErrors]);
   const change = (/** @type {Partial<Draft>} */ changes) => {
     setFailure(null);
     setDraft((old) => ({ ...old, ...changes }));
   };
-  const isOld = JSON.stringify(settled) !== JSON.stringify(body) || plan.loading;
+  const isOld = JSON.stringify(settledBody) !== JSON.stringify(body) || plan.loading;
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     setBusy(true);
@@ -117,17 +121,17 @@ function TrialDialog({ run, cause, isSearch, title, onClose }) {
   return html`<${Dialog} title=${title} onClose=${onClose}>
     <form onSubmit=${submit} class="evaluate-form trial-form">
       ${
-        planned &&
+        planPreview &&
         html`
-          <p>${planned.title && html`<b>${planned.title}.</b>`} ${planned.fork.words}</p>
+          <p>${planPreview.title && html`<b>${planPreview.title}.</b>`} ${planPreview.fork.words}</p>
           ${
             isSearch &&
             html`<p>
               One remedy is tried after the other. The search stops at the first with which
-              ${planned.heals_in} of ${planned.seeds.length} runs stay healthy.
+              ${planPreview.heals_in} of ${planPreview.seeds.length} runs stay healthy.
             </p>`
           }
-          ${planned.notes.map((note) => html`<${Note} key=${note} words=${note} />`)}
+          ${planPreview.notes.map((note) => html`<${Note} key=${note} words=${note} />`)}
           <${Arms}
             run=${run}
             arms=${arms}
@@ -139,31 +143,31 @@ function TrialDialog({ run, cause, isSearch, title, onClose }) {
             label="Runs of each arm"
             help=${`Number of new seeds. Each seed is trained once in every arm, including the one without changes.`}
             value=${draft.seeds}
-            proposed=${planned.seeds.length}
+            proposedValue=${planPreview.seeds.length}
             error=${errors.get('seeds')}
             onChange=${(/** @type {string} */ seeds) => change({ seeds })}
           />
           <${NumberField}
             name="steps"
             label="Last step"
-            help=${`With the data up to step ${planned.alarm}, the diagnosis would already have reported the failure.`}
+            help=${`With the data up to step ${planPreview.alarm}, the diagnosis would already have reported the failure.`}
             value=${draft.steps}
-            proposed=${planned.steps}
+            proposedValue=${planPreview.steps}
             error=${errors.get('steps')}
             onChange=${(/** @type {string} */ steps) => change({ steps })}
           />
-          <${Price} plan=${planned} />
+          <${Price} plan=${planPreview} />
         `
       }
       ${
-        refused && !refused.errors?.length
-          ? html`<p class="field-error" role="alert">${refused.message}</p>`
-          : !planned && html`<p class="faint">Planning…</p>`
+        requestError && !requestError.errors?.length
+          ? html`<p class="field-error" role="alert">${requestError.message}</p>`
+          : !planPreview && html`<p class="faint">Planning…</p>`
       }
       <footer>
         <button type="button" class="button" onClick=${onClose}>Cancel</button>
-        <button class="button button-primary" disabled=${busy || isOld || !planned || errors.size > 0}>
-          ${planned ? `Start ${isSearch ? 'at most ' : ''}${plural(planned.price.runs, 'run')}` : 'Start'}
+        <button class="button button-primary" disabled=${busy || isOld || !planPreview || errors.size > 0}>
+          ${planPreview ? `Start ${isSearch ? 'at most ' : ''}${plural(planPreview.price.runs, 'run')}` : 'Start'}
         </button>
       </footer>
     </form>
@@ -177,8 +181,8 @@ const Note = ({ words }) => html`<p class="formula-warning"><${Icon} name="warn"
  * @param {{run: Api.RunItem, arms: Arm[], errors: Map<string, string>, onChange: (arms: Arm[]) => void}} props
  */
 function Arms({ run, arms, errors, onChange }) {
-  const set = (/** @type {number} */ at, /** @type {string} */ text) =>
-    onChange(arms.map((arm, i) => (i === at ? { ...arm, text } : arm)));
+  const changeText = (/** @type {number} */ index, /** @type {string} */ text) =>
+    onChange(arms.map((arm, i) => (i === index ? { ...arm, text } : arm)));
   return html`
     <p class="quiet">In addition to the runs without change:</p>
     ${arms.map(
@@ -188,14 +192,14 @@ function Arms({ run, arms, errors, onChange }) {
           icon="cross"
           size=${12}
           label=${`Remove ${arm.name}`}
-          onClick=${() => onChange(arms.filter((_, at) => at !== i))}
+          onClick=${() => onChange(arms.filter((_, index) => index !== i))}
         />
         <${ArmText}
           id=${`trial-arm-${i}`}
           config=${run.config}
           text=${arm.text}
           isWrong=${errors.has(String(i))}
-          onText=${(/** @type {string} */ text) => set(i, text)}
+          onText=${(/** @type {string} */ text) => changeText(i, text)}
         />
         ${errors.has(String(i)) && html`<span class="field-error" role="alert">${errors.get(String(i))}</span>`}
       </div>`,
@@ -206,7 +210,7 @@ function Arms({ run, arms, errors, onChange }) {
       html`<button
         type="button"
         class="button button-small"
-        onClick=${() => onChange([...arms, { name: freeName(arms), text: '' }])}
+        onClick=${() => onChange([...arms, { name: findFreeName(arms), text: '' }])}
       >
         <${Icon} name="plus" size=${12} /> Add a change to try
       </button>`
@@ -232,7 +236,7 @@ function ArmText({ id, config, text, isWrong, onText }) {
     onInput=${(/** @type {any} */ event) => onText(event.target.value)}
   ></textarea>`;
   if (!isFolded) return input;
-  const lines = changedFields(config, readChanges(text).changes);
+  const lines = describeChangedFields(config, readChanges(text).changes);
   return html`
     <div class="trial-changed">${lines.map((line) => html`<code key=${line}>${line}</code>`)}</div>
     <details class="trial-text">
@@ -243,14 +247,14 @@ function ArmText({ id, config, text, isWrong, onText }) {
 }
 
 /** Returns a name that no arm has. @param {Arm[]} arms */
-const freeName = (arms) =>
+const findFreeName = (arms) =>
   ['change 1', 'change 2', 'change 3', 'change 4'].find((name) => arms.every((arm) => arm.name !== name)) ?? 'change';
 
 /**
- * @param {{name: string, label: string, help: string, value: string, proposed: number, error?: string,
+ * @param {{name: string, label: string, help: string, value: string, proposedValue: number, error?: string,
  *   onChange: (value: string) => void}} props
  */
-function NumberField({ name, label, help, value, proposed, error, onChange }) {
+function NumberField({ name, label, help, value, proposedValue, error, onChange }) {
   return html`<div class="evaluate-field">
     <label for=${`trial-${name}`}>${label}</label>
     <input
@@ -258,7 +262,7 @@ function NumberField({ name, label, help, value, proposed, error, onChange }) {
       id=${`trial-${name}`}
       inputmode="numeric"
       value=${value}
-      placeholder=${String(proposed)}
+      placeholder=${String(proposedValue)}
       aria-invalid=${error ? 'true' : undefined}
       aria-describedby=${`trial-${name}-help`}
       onInput=${(/** @type {any} */ event) => onChange(event.target.value)}

@@ -1,6 +1,6 @@
 /** The state of the launch form: its requests, the names, and the equivalent command. */
-import { changesBetween, getAt, knobDifferences, setAt, spell } from './layers.js';
-import { belowBase, belowVariant, laidOver, merge } from './merge.js';
+import { findChanges, getAt, findKnobDifferences, setAt, spell } from './layers.js';
+import { mergeBelowBase, mergeBelowVariant, layOver, merge } from './merge.js';
 import { isRecord } from './schema.js';
 import { lookup } from '../lookup.js';
 
@@ -40,17 +40,17 @@ export function parseSeeds(text) {
 }
 
 /** Returns a name that no other variant has: `dapo`, `dapo 2`, ... @param {string} stem @param {Variant[]} variants */
-export function freeName(stem, variants) {
+export function findFreeName(stem, variants) {
   const existingNames = new Set(variants.map(({ name }) => name));
   if (!existingNames.has(stem)) return stem;
-  let n = 2;
-  while (existingNames.has(`${stem} ${n}`)) n += 1;
-  return `${stem} ${n}`;
+  let number = 2;
+  while (existingNames.has(`${stem} ${number}`)) number += 1;
+  return `${stem} ${number}`;
 }
 
 /** Returns the default name of an experiment. @param {Variant[]} variants */
-export const defaultName = (variants) =>
-  shortened(
+export const makeDefaultName = (variants) =>
+  shortenName(
     (variants.length > 4
       ? `${variants
           .slice(0, 3)
@@ -59,12 +59,12 @@ export const defaultName = (variants) =>
       : variants.map(({ name }) => name).join(' vs ')) || 'experiment',
   );
 
-const shortened = (/** @type {string} */ name) =>
+const shortenName = (/** @type {string} */ name) =>
   [...name].length > MAX_IN_NAME ? `${[...name].slice(0, MAX_IN_NAME - 1).join('')}…` : name;
 
 /** Returns the body of POST /experiments. @param {Form} form */
-export const bodyOf = ({ name, base, variants, seeds, sweep }) => ({
-  name: name.trim() || defaultName(variants),
+export const makeBody = ({ name, base, variants, seeds, sweep }) => ({
+  name: name.trim() || makeDefaultName(variants),
   base,
   variants,
   seeds: parseSeeds(seeds).seeds,
@@ -81,20 +81,20 @@ export const bodyOf = ({ name, base, variants, seeds, sweep }) => ({
  * @param {boolean} [ignoresCheck] launch even if a check found reference answers that are graded wrong
  * @returns {Request[]}
  */
-export function requestsOf(form, fulls, fork, ignoresCheck = false) {
-  const ignoring = ignoresCheck ? { ignore_check: true } : {};
-  if (!fork) return [{ path: '/experiments', body: { ...bodyOf(form), ...ignoring } }];
+export function makeRequests(form, fulls, fork, ignoresCheck = false) {
+  const ignoreField = ignoresCheck ? { ignore_check: true } : {};
+  if (!fork) return [{ path: '/experiments', body: { ...makeBody(form), ...ignoreField } }];
   const { seeds } = parseSeeds(form.seeds);
   const isOne = seeds.length * form.variants.length === 1;
-  const named = isOne && form.name.trim() ? { name: form.name.trim() } : {};
+  const nameField = isOne && form.name.trim() ? { name: form.name.trim() } : {};
   return form.variants.flatMap((_, i) =>
     seeds.map((seed) => ({
       path: `/runs/${fork.run.id}/fork`,
       body: {
         step: fork.step,
-        ...named,
-        ...ignoring,
-        changes: changesBetween(fork.run.config ?? {}, { ...fulls[i], seed }),
+        ...nameField,
+        ...ignoreField,
+        changes: findChanges(fork.run.config ?? {}, { ...fulls[i], seed }),
       },
     })),
   );
@@ -104,27 +104,27 @@ export function requestsOf(form, fulls, fork, ignoresCheck = false) {
  * Returns the request of *Check first* for one variant.
  * @param {Form} form
  * @param {number} index of the variant
- * @param {Fields | undefined} full config of the variant
+ * @param {Fields | undefined} fullConfig config of the variant
  * @param {{run: Api.RunItem, step: number} | null} fork
  * @returns {Request}
  */
-export function checkRequestOf({ base, variants, seeds }, index, full, fork) {
+export function makeCheckRequest({ base, variants, seeds }, index, fullConfig, fork) {
   const seed = parseSeeds(seeds).seeds[0] ?? 0;
   if (!fork) return { path: '/experiments/check', body: { base, variant: variants[index], seed } };
-  const changes = changesBetween(fork.run.config ?? {}, { ...full, seed });
+  const changes = findChanges(fork.run.config ?? {}, { ...fullConfig, seed });
   return { path: `/runs/${fork.run.id}/check`, body: { step: fork.step, changes } };
 }
 
 /** @param {string} text for a POSIX shell */
-const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+const quoteText = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Returns the command that sends the same request. @param {string} origin @param {Request} request */
-export const commandOf = (origin, { path, body }) =>
+export const makeCommand = (origin, { path, body }) =>
   [
     `curl -X POST ${origin}/api/v1${path}`,
     '-H "Authorization: Bearer $GRPOLAB_TOKEN"',
     "-H 'Content-Type: application/json'",
-    `-d ${quoted(JSON.stringify(body, null, 2))}`,
+    `-d ${quoteText(JSON.stringify(body, null, 2))}`,
   ].join(' \\\n  ');
 
 const IN_BASE = ['policy', 'problems', 'steps', 'evaluation', 'checkpointing', 'recording', 'stop_rules', 'resources'];
@@ -136,15 +136,15 @@ const IN_BASE = ['policy', 'problems', 'steps', 'evaluation', 'checkpointing', '
  * @param {{variant?: string, seed?: number, experiment?: string}} run
  * @returns {Form}
  */
-export function formFromConfig(catalog, config, { variant, seed = config.seed ?? 0, experiment = '' }) {
-  const shared = Object.fromEntries(
+export function makeForm(catalog, config, { variant, seed = config.seed ?? 0, experiment = '' }) {
+  const sharedFields = Object.fromEntries(
     IN_BASE.filter((key) => Object.hasOwn(config, key)).map((key) => [key, lookup(config, key)]),
   );
-  const base = changesBetween(belowBase(catalog, shared), shared);
+  const base = findChanges(mergeBelowBase(catalog, sharedFields), sharedFields);
   const preset = config.preset ?? '';
-  const below = belowVariant(catalog, base, { preset });
+  const below = mergeBelowVariant(catalog, base, { preset });
   const { seed: _, ...fields } = config;
-  const changes = changesBetween(below, { ...below, ...fields });
+  const changes = findChanges(below, { ...below, ...fields });
   return {
     name: experiment,
     base,
@@ -157,7 +157,7 @@ export function formFromConfig(catalog, config, { variant, seed = config.seed ??
  * Returns a run's config for a fork at a step. If the run ended at that step, the number of steps is doubled.
  * @param {Fields} config @param {number} step @returns {Fields}
  */
-export const beyondFork = (config, step) =>
+export const extendBeyondFork = (config, step) =>
   config.steps > step ? config : { ...config, steps: step + Math.max(config.steps, 1) };
 
 /**
@@ -167,49 +167,50 @@ export const beyondFork = (config, step) =>
  * @param {{name: string, config: Fields}} recipe
  * @returns {Variant}
  */
-export function variantOfRecipe(catalog, base, { name, config }) {
+export function makeRecipeVariant(catalog, base, { name, config }) {
   const policy = config.policy?.name;
-  const ownPolicy = policy && policy !== belowBase(catalog, base).policy.name ? { policy: { name: policy } } : {};
-  const start = { ...(config.preset ? { preset: config.preset } : {}), ...ownPolicy };
-  const { seed: _, ...fields } = laidOver(catalog, belowVariant(catalog, {}, start), config);
-  const below = laidOver(catalog, belowVariant(catalog, base, start), start);
-  return { name, ...merge(start, changesBetween(below, fields)) };
+  const policyField =
+    policy && policy !== mergeBelowBase(catalog, base).policy.name ? { policy: { name: policy } } : {};
+  const start = { ...(config.preset ? { preset: config.preset } : {}), ...policyField };
+  const { seed: _, ...fields } = layOver(catalog, mergeBelowVariant(catalog, {}, start), config);
+  const below = layOver(catalog, mergeBelowVariant(catalog, base, start), start);
+  return { name, ...merge(start, findChanges(below, fields)) };
 }
 
 /**
- * Returns variants that each reset one knob of `full` to its plain value.
+ * Returns variants that each reset one knob of `fullConfig` to its plain value.
  * @param {Variant} variant
- * @param {Fields} full its full config
+ * @param {Fields} fullConfig its full config
  * @param {{path: string, before: any}[]} knobs chosen ones; `before` is the plain value
  * @returns {Variant[]}
  */
-export const oneKnobOff = (variant, full, knobs) =>
+export const makeOneKnobOff = (variant, fullConfig, knobs) =>
   knobs.map(({ path, before }) => ({
-    ...setAt(variant, path, before, full),
-    name: `${variant.name} − ${shortName(path)}`,
+    ...setAt(variant, path, before, fullConfig),
+    name: `${variant.name} − ${shortenPath(path)}`,
   }));
 
 /**
  * Returns a ladder from a plain variant to `variant`, where each rung adds one knob to the previous one. It omits a
  * plain variant that is in the form (`isInForm`), and a last rung that equals the variant.
  * @param {Variant} variant
- * @param {{variant: Variant, full: Fields, isInForm: boolean}} plain
+ * @param {{variant: Variant, full: Fields, isInForm: boolean}} plainVariant
  * @param {{path: string, after: any}[]} knobs in the order in which they are added; `after` is the variant's value
  * @param {boolean} isWhole whether these are all knobs in which the two differ
  * @returns {Variant[]}
  */
-export function ladder(variant, plain, knobs, isWhole) {
-  const rungs = [{ fields: plain.variant, full: plain.full }];
+export function makeLadder(variant, plainVariant, knobs, isWhole) {
+  const rungs = [{ fields: plainVariant.variant, full: plainVariant.full }];
   for (const { path, after } of knobs) {
     const { fields, full } = rungs[rungs.length - 1];
     const name =
-      rungs.length > MAX_CHAINED ? `${variant.name} ladder ${rungs.length}` : `${fields.name} + ${shortName(path)}`;
+      rungs.length > MAX_CHAINED ? `${variant.name} ladder ${rungs.length}` : `${fields.name} + ${shortenPath(path)}`;
     rungs.push({
       fields: { .../** @type {Variant} */ (setAt(fields, path, after, full)), name },
       full: setAt(full, path, after, full),
     });
   }
-  return rungs.slice(plain.isInForm ? 1 : 0, isWhole ? -1 : undefined).map(({ fields }) => fields);
+  return rungs.slice(plainVariant.isInForm ? 1 : 0, isWhole ? -1 : undefined).map(({ fields }) => fields);
 }
 
 /** Maximum number of knobs in the name of a rung. Higher rungs are numbered. */
@@ -219,26 +220,29 @@ const MAX_CHAINED = 6;
  * Returns the last meaningful part of a path: `surrogate.eps_high` -> `eps_high`, `filters.groups.type` -> `groups`.
  * @param {string} path
  */
-export const shortName = (path) =>
+export const shortenPath = (path) =>
   path
     .split('.')
     .filter((segment) => segment !== 'type')
     .at(-1) ?? path;
 
-/** Returns the knobs of the method in which two full configs differ. @param {Fields} plain @param {Fields} full */
-export const methodDifferences = (plain, full) =>
-  knobDifferences(plain, full).filter(({ path }) => !['preset', 'seed', 'name'].includes(path));
+/**
+ * Returns the knobs of the method in which two full configs differ.
+ * @param {Fields} plainConfig @param {Fields} fullConfig
+ */
+export const findMethodDifferences = (plainConfig, fullConfig) =>
+  findKnobDifferences(plainConfig, fullConfig).filter(({ path }) => !['preset', 'seed', 'name'].includes(path));
 
 /**
  * Returns a knob's value in a few characters: the member of a union, then its fields.
  * @param {any} value @returns {string}
  */
-export function shortValue(value) {
+export function formatShortValue(value) {
   if (value === undefined || value === '') return 'none';
-  if (Array.isArray(value)) return value.map(shortValue).join(', ') || 'none';
+  if (Array.isArray(value)) return value.map(formatShortValue).join(', ') || 'none';
   if (!isRecord(value)) return String(value);
   const { type, name, ...settings } = value;
-  const inside = Object.entries(settings).map(([key, inner]) => `${key} ${shortValue(inner)}`);
+  const inside = Object.entries(settings).map(([key, inner]) => `${key} ${formatShortValue(inner)}`);
   const head = type ?? name ?? '';
   return inside.length && head
     ? `${head} (${inside.slice(0, 3).join(', ')}${inside.length > 3 ? ', …' : ''})`
@@ -249,10 +253,10 @@ export function shortValue(value) {
  * Returns the layer in which an error can be corrected.
  * @param {string} path @param {Variant} variant @param {Fields} base @returns {'variant'|'base'|'below'}
  */
-export function ownerOf(path, variant, base) {
-  for (let at = path; at; at = at.slice(0, Math.max(0, at.lastIndexOf('.')))) {
-    if (getAt(variant, at) !== undefined) return 'variant';
-    if (getAt(base, at) !== undefined) return 'base';
+export function findOwner(path, variant, base) {
+  for (let prefix = path; prefix; prefix = prefix.slice(0, Math.max(0, prefix.lastIndexOf('.')))) {
+    if (getAt(variant, prefix) !== undefined) return 'variant';
+    if (getAt(base, prefix) !== undefined) return 'base';
   }
   return 'below';
 }
@@ -265,16 +269,19 @@ export function ownerOf(path, variant, base) {
  */
 export function withChanges({ base, variants }, fulls, indexes, changes) {
   const isShared = indexes.length === variants.length;
-  const changed = (/** @type {Fields} */ fields, /** @type {typeof changes} */ fieldChanges, /** @type {number} */ i) =>
-    fieldChanges.reduce((layer, { path, value }) => setAt(layer, path, value, fulls[i]), fields);
+  const applyChanges = (
+    /** @type {Fields} */ fields,
+    /** @type {typeof changes} */ fieldChanges,
+    /** @type {number} */ i,
+  ) => fieldChanges.reduce((layer, { path, value }) => setAt(layer, path, value, fulls[i]), fields);
   return {
-    base: isShared ? changed(base, changes, 0) : base,
+    base: isShared ? applyChanges(base, changes, 0) : base,
     variants: variants.map((variant, i) => {
       const variantChanges = changes.filter(({ path }) => !isShared || getAt(variant, path) !== undefined);
-      return indexes.includes(i) ? /** @type {typeof variant} */ (changed(variant, variantChanges, i)) : variant;
+      return indexes.includes(i) ? /** @type {typeof variant} */ (applyChanges(variant, variantChanges, i)) : variant;
     }),
   };
 }
 
 /** Returns the key of a request, which is equal for equal content. @param {unknown} value */
-export const contentKey = (value) => spell(value);
+export const makeContentKey = (value) => spell(value);

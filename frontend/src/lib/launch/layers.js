@@ -16,13 +16,13 @@ export const writes = (/** @type {Fields} */ fields, /** @type {string} */ path)
  * @param {Fields} fields
  * @param {string} path
  * @param {any} value
- * @param {Fields} full the full config
+ * @param {Fields} fullConfig the full config
  * @returns {Fields}
  */
-export function setAt(fields, path, value, full) {
+export function setAt(fields, path, value, fullConfig) {
   const [key, ...innerPath] = path.split('.');
   if (!innerPath.length) return { ...fields, [key]: value };
-  const fullValue = lookup(full, key);
+  const fullValue = lookup(fullConfig, key);
   if (Array.isArray(fullValue)) return { ...fields, [key]: setInList(fullValue, innerPath, value) };
   const section = isRecord(lookup(fields, key)) ? lookup(fields, key) : {};
   const tag = typeof fullValue?.type === 'string' ? { type: fullValue.type } : {};
@@ -53,11 +53,11 @@ export function unsetAt(fields, path, below) {
   const [key, ...innerPath] = path.split('.');
   const { [key]: section, ...otherFields } = fields;
   if (!innerPath.length || !isRecord(section)) return otherFields;
-  const remaining = unsetAt(section, innerPath.join('.'), lookup(below, key));
-  const hasContent = Object.entries(remaining).some(
+  const remainingFields = unsetAt(section, innerPath.join('.'), lookup(below, key));
+  const hasContent = Object.entries(remainingFields).some(
     ([name, value]) => name !== 'type' || value !== lookup(below, key)?.type,
   );
-  return hasContent ? { ...otherFields, [key]: remaining } : otherFields;
+  return hasContent ? { ...otherFields, [key]: remainingFields } : otherFields;
 }
 
 /**
@@ -66,24 +66,24 @@ export function unsetAt(fields, path, below) {
  * @param {Fields} above
  * @returns {Fields}
  */
-export function changesBetween(below, above) {
+export function findChanges(below, above) {
   return Object.fromEntries(
     Object.entries(above)
-      .filter(([key, value]) => !same(lookup(below, key), value))
+      .filter(([key, value]) => !isSame(lookup(below, key), value))
       .map(([key, value]) => {
         const valueBelow = lookup(below, key);
         const inside = isRecord(valueBelow) && isRecord(value) && valueBelow.type === value.type;
         return [
           key,
           inside
-            ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(valueBelow, value) }
+            ? { ...(value.type === undefined ? {} : { type: value.type }), ...findChanges(valueBelow, value) }
             : value,
         ];
       }),
   );
 }
 
-const same = (/** @type {unknown} */ a, /** @type {unknown} */ b) => a === b || spell(a) === spell(b);
+const isSame = (/** @type {unknown} */ a, /** @type {unknown} */ b) => a === b || spell(a) === spell(b);
 
 /** Returns JSON with sorted keys, so that order does not matter. @param {unknown} value @returns {string} */
 export const spell = (value) =>
@@ -94,14 +94,16 @@ export const spell = (value) =>
 /**
  * Returns the knobs in which two configs differ: single fields if both use the same union member, else the whole union
  * or list.
- * @param {Fields} before @param {Fields} after @returns {{path: string, before: any, after: any}[]}
+ * @param {Fields} oldConfig @param {Fields} newConfig @returns {{path: string, before: any, after: any}[]}
  */
-export function knobDifferences(before, after, path = '') {
-  return [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((key) => {
-    const [a, b] = [lookup(before, key), lookup(after, key)];
-    const at = path ? `${path}.${key}` : key;
-    if (same(a, b)) return [];
-    return isAlike(a, b) ? knobDifferences(a, b, at) : [{ path: at, before: a, after: b }];
+export function findKnobDifferences(oldConfig, newConfig, path = '') {
+  return [...new Set([...Object.keys(oldConfig), ...Object.keys(newConfig)])].flatMap((key) => {
+    const [oldValue, newValue] = [lookup(oldConfig, key), lookup(newConfig, key)];
+    const keyPath = path ? `${path}.${key}` : key;
+    if (isSame(oldValue, newValue)) return [];
+    return isAlike(oldValue, newValue)
+      ? findKnobDifferences(oldValue, newValue, keyPath)
+      : [{ path: keyPath, before: oldValue, after: newValue }];
   });
 }
 
@@ -120,11 +122,13 @@ function isAlike(a, b) {
  * @param {Fields} below
  * @returns {string[]}
  */
-export function writtenPaths(fields, below, path = '') {
+export function listWrittenPaths(fields, below, path = '') {
   return Object.entries(fields).flatMap(([key, value]) => {
-    const at = path ? `${path}.${key}` : key;
+    const keyPath = path ? `${path}.${key}` : key;
     const valueBelow = lookup(below, key);
-    if (!isRecord(value) || !isRecord(valueBelow)) return key === 'type' && path ? [] : [at];
-    return value.type !== undefined && value.type !== valueBelow.type ? [at] : writtenPaths(value, valueBelow, at);
+    if (!isRecord(value) || !isRecord(valueBelow)) return key === 'type' && path ? [] : [keyPath];
+    return value.type !== undefined && value.type !== valueBelow.type
+      ? [keyPath]
+      : listWrittenPaths(value, valueBelow, keyPath);
   });
 }

@@ -17,14 +17,14 @@ import { complete, isRecord } from './schema.js';
  * @param {Fields} below @param {Fields} above @returns {Fields}
  */
 export function merge(below, above) {
-  const merged = Object.entries(above ?? {}).map(([key, value]) => {
+  const mergedEntries = Object.entries(above ?? {}).map(([key, value]) => {
     const valueBelow = lookup(below, key);
     return [
       key,
       isRecord(valueBelow) && isRecord(value) && isSameMember(valueBelow, value) ? merge(valueBelow, value) : value,
     ];
   });
-  return { ...below, ...Object.fromEntries(merged) };
+  return { ...below, ...Object.fromEntries(mergedEntries) };
 }
 
 /**
@@ -37,65 +37,65 @@ const isSameMember = (valueBelow, value) => value.type === undefined || value.ty
  * Returns the fields below a variant before schema defaults: defaults, profile of the policy, preset and base.
  * @param {Catalog} catalog @param {Fields} base @param {Fields} variant @returns {Fields}
  */
-export function fieldsBelow(catalog, base, variant) {
+export function mergeFieldsBelow(catalog, base, variant) {
   const policy = variant.policy?.name ?? base.policy?.name ?? catalog.defaults.policy?.name;
   const preset = variant.preset || base.preset || '';
   const changes = catalog.presets.find(({ name }) => name === preset)?.config ?? {};
-  const merged = [profileOf(catalog, policy), changes, base].reduce(merge, catalog.defaults);
-  return { ...withCorrection(withFewerMinibatches(merged, changes, base, variant), base, variant), preset };
+  const mergedConfig = [findProfile(catalog, policy), changes, base].reduce(merge, catalog.defaults);
+  return { ...withCorrection(withFewerMinibatches(mergedConfig, changes, base, variant), base, variant), preset };
 }
 
 /**
  * Returns the profile of a policy: its own, or that of the nameless "any other model".
  * @param {Catalog} catalog @param {string} policy
  */
-const profileOf = ({ profiles }, policy) =>
+const findProfile = ({ profiles }, policy) =>
   (profiles.find(({ name }) => name === policy) ?? profiles.find(({ name }) => name === ''))?.profile ?? {};
 
 /**
  * Returns the fields with a preset's number of minibatches limited to the prompts of a step, unless the base sets it.
- * @param {Fields} merged @param {Fields} changes of the preset @param {Fields} base @param {Fields} variant
+ * @param {Fields} mergedConfig @param {Fields} changes of the preset @param {Fields} base @param {Fields} variant
  */
-function withFewerMinibatches(merged, changes, base, variant) {
+function withFewerMinibatches(mergedConfig, changes, base, variant) {
   const minibatches = changes.updates?.minibatches;
-  const prompts = merge(merged, variant).sampling?.prompts_per_step;
-  const isChosen = !isRecord(merged.updates) || lookup(base.updates, 'minibatches') !== undefined;
+  const prompts = merge(mergedConfig, variant).sampling?.prompts_per_step;
+  const isChosen = !isRecord(mergedConfig.updates) || lookup(base.updates, 'minibatches') !== undefined;
   const isTooMany = Number.isInteger(prompts) && prompts > 0 && prompts < minibatches;
-  return isTooMany && !isChosen ? merge(merged, { updates: { minibatches: prompts } }) : merged;
+  return isTooMany && !isChosen ? merge(mergedConfig, { updates: { minibatches: prompts } }) : mergedConfig;
 }
 
 /**
  * Returns the fields with token_tis if a separate engine samples, unless base or variant sets a correction.
- * @param {Fields} merged @param {Fields} base @param {Fields} variant
+ * @param {Fields} mergedConfig @param {Fields} base @param {Fields} variant
  */
-function withCorrection(merged, base, variant) {
+function withCorrection(mergedConfig, base, variant) {
   const isChosen = [base, variant].some(({ objective }) => lookup(objective, 'correction') !== undefined);
-  const { sampling, objective } = merge(merged, variant);
+  const { sampling, objective } = merge(mergedConfig, variant);
   const isOffPolicy = (sampling?.engine?.type ?? 'local') !== 'local' || sampling?.ahead > 0;
   const isOpen = objective?.correction?.type === 'none' && objective?.ratio?.old !== 'sampler';
   return !isChosen && isOffPolicy && isOpen
-    ? merge(merged, { objective: { correction: { type: 'token_tis' } } })
-    : merged;
+    ? merge(mergedConfig, { objective: { correction: { type: 'token_tis' } } })
+    : mergedConfig;
 }
 
 /**
  * Returns the fields below the base: defaults and the policy's profile.
  * @param {Catalog} catalog @param {Fields} base
  */
-export function belowBase(catalog, base) {
+export function mergeBelowBase(catalog, base) {
   const policy = base.policy?.name ?? catalog.defaults.policy?.name;
-  return laidOver(catalog, catalog.defaults, profileOf(catalog, policy));
+  return layOver(catalog, catalog.defaults, findProfile(catalog, policy));
 }
 
 /** Returns the fields below a variant. @param {Catalog} catalog @param {Fields} base @param {Fields} variant */
-export const belowVariant = (catalog, base, variant) =>
-  complete(catalog.schema, catalog.schema, fieldsBelow(catalog, base, variant));
+export const mergeBelowVariant = (catalog, base, variant) =>
+  complete(catalog.schema, catalog.schema, mergeFieldsBelow(catalog, base, variant));
 
 /** Returns the fields that a variant itself sets. Its preset belongs to the fields below. @param {Fields} variant */
-export const ownFields = ({ name: _name, preset: _preset, ...fields }) => fields;
+export const dropNames = ({ name: _name, preset: _preset, ...fields }) => fields;
 
 /**
  * Returns the full config of a layer over another.
  * @param {Catalog} catalog @param {Fields} below @param {Fields} fields
  */
-export const laidOver = (catalog, below, fields) => complete(catalog.schema, catalog.schema, merge(below, fields));
+export const layOver = (catalog, below, fields) => complete(catalog.schema, catalog.schema, merge(below, fields));

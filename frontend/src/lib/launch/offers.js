@@ -7,7 +7,7 @@
  * @param {Offer[]} offers
  * @param {string} text
  */
-export function matching(offers, text) {
+export function filterOffers(offers, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const has = (/** @type {string[]} */ parts) => words.every((word) => parts.join(' ').toLowerCase().includes(word));
   const nameMatches = offers.filter(({ name, title }) => has([name, title]));
@@ -24,11 +24,11 @@ export function matching(offers, text) {
  * @param {Offer[]} offers
  * @returns {[string, Offer[]][]}
  */
-export function byFamily(offers) {
+export function groupByFamily(offers) {
   const families = new Map();
   for (const offer of offers) families.set(offer.family ?? '', [...(families.get(offer.family ?? '') ?? []), offer]);
   return [...families];
 }
 
 /** Returns the sentences of a note, of which the first is the description. @param {string} note */
-export const sentences = (note) => note.split(/(?<!\bDr\.)(?<=\.)\s+(?=[A-Z])/);
+export const splitSentences = (note) => note.split(/(?<!\bDr\.)(?<=\.)\s+(?=[A-Z])/);

@@ -17,19 +17,19 @@ import { lookup } from '../lookup.js';
  * @param {Node} node
  * @returns {Node}
  */
-export function resolved(root, node) {
+export function resolveNode(root, node) {
   if (!node?.$ref) return node ?? {};
   const { $ref, ...beside } = node;
-  return { ...resolved(root, root.$defs[$ref.slice('#/$defs/'.length)]), ...beside };
+  return { ...resolveNode(root, root.$defs[$ref.slice('#/$defs/'.length)]), ...beside };
 }
 
 /** @param {Node} node a resolved node @returns {Kind} */
-export function kindOf(node) {
+export function findKind(node) {
   if (node.oneOf && node.discriminator) return 'union';
   if (node.properties) return 'section';
   if (node.prefixItems) return 'tuple';
   if (node.items?.enum) return 'choices';
-  if (node.type === 'array') return kindOfList(node.items ?? {});
+  if (node.type === 'array') return findListKind(node.items ?? {});
   if ('const' in node) return 'constant';
   if (node.enum) return 'choice';
   if (node.format === 'dataset' || node.format === 'pass_rates') return node.format;
@@ -40,7 +40,7 @@ export function kindOf(node) {
 }
 
 /** Returns the kind of a list of union members, sections, numbers or others. @param {Node} items @returns {Kind} */
-function kindOfList(items) {
+function findListKind(items) {
   if (items.$ref) return 'sections';
   return items.type === 'integer' || items.type === 'number' ? 'numbers' : 'list';
 }
@@ -49,14 +49,14 @@ function kindOfList(items) {
 export const isList = (kind) => kind === 'list' || kind === 'sections';
 
 /** Returns the name of the property that distinguishes the members of a union. @param {Node} node @returns {string} */
-export const tagOf = (node) => node.discriminator.propertyName;
+export const readTag = (node) => node.discriminator.propertyName;
 
 /**
  * Returns the names of a union's members, in the order of the schema.
  * @param {Node} root @param {Node} node @returns {string[]}
  */
-export const memberNames = (root, node) =>
-  node.oneOf.map((/** @type {Node} */ member) => lookup(resolved(root, member).properties, tagOf(node)).const);
+export const listMemberNames = (root, node) =>
+  node.oneOf.map((/** @type {Node} */ member) => lookup(resolveNode(root, member).properties, readTag(node)).const);
 
 /**
  * Returns the schema of one member of a union.
@@ -65,19 +65,19 @@ export const memberNames = (root, node) =>
  * @param {string} name
  * @returns {Node | undefined}
  */
-export const memberOf = (root, node, name) =>
+export const findMember = (root, node, name) =>
   node.oneOf
-    .map((/** @type {Node} */ member) => resolved(root, member))
-    .find((/** @type {Node} */ member) => lookup(member.properties, tagOf(node)).const === name);
+    .map((/** @type {Node} */ member) => resolveNode(root, member))
+    .find((/** @type {Node} */ member) => lookup(member.properties, readTag(node)).const === name);
 
 /**
  * Returns the schema of a value, which for a union is that of the value's member.
  * @param {Node} root @param {Node} node @param {any} value @returns {Node | undefined}
  */
-export function shapeOf(root, node, value) {
-  const resolvedNode = resolved(root, node);
-  return kindOf(resolvedNode) === 'union'
-    ? memberOf(root, resolvedNode, lookup(value, tagOf(resolvedNode)))
+export function findShape(root, node, value) {
+  const resolvedNode = resolveNode(root, node);
+  return findKind(resolvedNode) === 'union'
+    ? findMember(root, resolvedNode, lookup(value, readTag(resolvedNode)))
     : resolvedNode;
 }
 
@@ -89,17 +89,17 @@ export function shapeOf(root, node, value) {
  * @param {string} path
  * @returns {Field[]}
  */
-export function fieldsOf(root, node, value, path) {
-  const shape = shapeOf(root, node, value);
+export function listFields(root, node, value, path) {
+  const shape = findShape(root, node, value);
   if (!shape) return [];
   return Object.entries(shape.properties ?? {})
     .map(([key, inner]) => {
-      const resolvedNode = resolved(root, inner);
+      const resolvedNode = resolveNode(root, inner);
       return {
         key,
         path: path ? `${path}.${key}` : key,
         node: resolvedNode,
-        kind: kindOf(resolvedNode),
+        kind: findKind(resolvedNode),
         required: (shape.required ?? []).includes(key),
       };
     })
@@ -113,25 +113,25 @@ export function fieldsOf(root, node, value, path) {
  * @param {any} config
  * @returns {Field | undefined}
  */
-export function fieldAt(root, path, config) {
-  let [node, value, at] = [root, config, ''];
+export function findField(root, path, config) {
+  let [node, value, prefix] = [root, config, ''];
   /** @type {Field | undefined} */
   let field;
   for (const key of path.split('.')) {
-    if (isList(kindOf(resolved(root, node)))) {
-      node = resolved(root, node).items;
+    if (isList(findKind(resolveNode(root, node)))) {
+      node = resolveNode(root, node).items;
       field = {
         key,
-        path: at ? `${at}.${key}` : key,
-        node: resolved(root, node),
-        kind: kindOf(resolved(root, node)),
+        path: prefix ? `${prefix}.${key}` : key,
+        node: resolveNode(root, node),
+        kind: findKind(resolveNode(root, node)),
         required: true,
       };
     } else {
-      field = fieldsOf(root, node, value, at).find((inner) => inner.key === key);
+      field = listFields(root, node, value, prefix).find((inner) => inner.key === key);
     }
     if (!field) return undefined;
-    [node, value, at] = [field.node, lookup(value, key), field.path];
+    [node, value, prefix] = [field.node, lookup(value, key), field.path];
   }
   return field;
 }
@@ -142,13 +142,13 @@ export function fieldAt(root, path, config) {
  * @param {Node} node
  * @returns {any}
  */
-export function defaultOf(root, node) {
-  const resolvedNode = resolved(root, node);
+export function makeDefault(root, node) {
+  const resolvedNode = resolveNode(root, node);
   if ('default' in resolvedNode) return resolvedNode.default;
-  const kind = kindOf(resolvedNode);
+  const kind = findKind(resolvedNode);
   if (kind === 'constant') return resolvedNode.const;
-  if (kind === 'union') return newMember(root, resolvedNode, memberNames(root, resolvedNode)[0]);
-  if (kind === 'section') return newSection(root, resolvedNode);
+  if (kind === 'union') return makeMember(root, resolvedNode, listMemberNames(root, resolvedNode)[0]);
+  if (kind === 'section') return makeSection(root, resolvedNode);
   return EMPTY[kind] ?? '';
 }
 
@@ -159,11 +159,11 @@ const EMPTY = { list: [], sections: [], numbers: [], choices: [], tuple: [], rec
  * Returns a section with all its defaults.
  * @param {Node} root @param {Node | undefined} node @returns {Record<string, any>}
  */
-export const newSection = (root, node) =>
-  Object.fromEntries(Object.entries(node?.properties ?? {}).map(([key, inner]) => [key, defaultOf(root, inner)]));
+export const makeSection = (root, node) =>
+  Object.fromEntries(Object.entries(node?.properties ?? {}).map(([key, inner]) => [key, makeDefault(root, inner)]));
 
 /** Returns a new member of a union with all its defaults. @param {Node} root @param {Node} node @param {string} name */
-export const newMember = (root, node, name) => newSection(root, memberOf(root, node, name));
+export const makeMember = (root, node, name) => makeSection(root, findMember(root, node, name));
 
 /**
  * Returns a value with the defaults of omitted fields. Values that match no member stay unchanged, and the server
@@ -171,13 +171,13 @@ export const newMember = (root, node, name) => newSection(root, memberOf(root, n
  * @param {Node} root @param {Node} node @param {any} value @returns {any}
  */
 export function complete(root, node, value) {
-  const resolvedNode = resolved(root, node);
-  if (isList(kindOf(resolvedNode)))
+  const resolvedNode = resolveNode(root, node);
+  if (isList(findKind(resolvedNode)))
     return Array.isArray(value) ? value.map((item) => complete(root, resolvedNode.items, item)) : value;
   if (!isRecord(value)) return value;
-  const shape = shapeOf(root, resolvedNode, value);
+  const shape = findShape(root, resolvedNode, value);
   if (!shape?.properties) return value;
-  const missing = Object.keys(shape.properties).filter((key) => !Object.hasOwn(value, key));
+  const missingKeys = Object.keys(shape.properties).filter((key) => !Object.hasOwn(value, key));
   return {
     ...Object.fromEntries(
       Object.entries(value).map(([key, inner]) => [
@@ -185,7 +185,7 @@ export function complete(root, node, value) {
         Object.hasOwn(shape.properties, key) ? complete(root, lookup(shape.properties, key), inner) : inner,
       ]),
     ),
-    ...Object.fromEntries(missing.map((key) => [key, defaultOf(root, lookup(shape.properties, key))])),
+    ...Object.fromEntries(missingKeys.map((key) => [key, makeDefault(root, lookup(shape.properties, key))])),
   };
 }
 
@@ -199,15 +199,15 @@ export function rangeText(node) {
     minimum !== undefined ? ['at least', minimum] : exclusiveMinimum !== undefined ? ['above', exclusiveMinimum] : null;
   const high =
     maximum !== undefined ? ['at most', maximum] : exclusiveMaximum !== undefined ? ['below', exclusiveMaximum] : null;
-  if (minimum !== undefined && maximum !== undefined) return `${spelled(minimum)} to ${spelled(maximum)}`;
+  if (minimum !== undefined && maximum !== undefined) return `${spellNumber(minimum)} to ${spellNumber(maximum)}`;
   return [low, high]
     .filter((side) => side !== null)
-    .map(([word, edge]) => `${word} ${spelled(edge)}`)
+    .map(([word, edge]) => `${word} ${spellNumber(edge)}`)
     .join(', ');
 }
 
 /** Returns a limit as text, with large powers of two and ten written as powers. */
-function spelled(/** @type {number} */ value) {
+function spellNumber(/** @type {number} */ value) {
   const size = Math.abs(value);
   if (size < 1e5) return String(value);
   const twos = Math.log2(size);
@@ -219,34 +219,37 @@ function spelled(/** @type {number} */ value) {
 /**
  * Returns the JSON value of a typed text. An invalid number stays text, which the server rejects.
  * @param {Node} node
- * @param {string} typed
+ * @param {string} typedText
  */
-export function readTyped(node, typed) {
-  const kind = kindOf(node);
+export function readTyped(node, typedText) {
+  const kind = findKind(node);
   const kinds = (node.anyOf ?? node.oneOf ?? []).map((/** @type {Node} */ { type, $ref }) => ($ref ? 'object' : type));
   const takesNumber =
     kind === 'number' || kinds.some((/** @type {string} */ type) => type === 'integer' || type === 'number');
-  const trimmed = typed.trim();
-  if (kind === 'numbers') return readNumbers(trimmed);
-  if (takesNumber && trimmed !== '' && Number.isFinite(Number(trimmed))) return Number(trimmed);
-  if (kind === 'record' || (kinds.includes('object') && trimmed.startsWith('{'))) return readJson(typed);
-  return typed;
+  const trimmedText = typedText.trim();
+  if (kind === 'numbers') return readNumbers(trimmedText);
+  if (takesNumber && trimmedText !== '' && Number.isFinite(Number(trimmedText))) return Number(trimmedText);
+  if (kind === 'record' || (kinds.includes('object') && trimmedText.startsWith('{'))) return readJson(typedText);
+  return typedText;
 }
 
-/** Returns numbers separated by commas. Invalid numbers stay text, which the server rejects. @param {string} typed */
-const readNumbers = (typed) =>
-  typed
+/**
+ * Returns numbers separated by commas. Invalid numbers stay text, which the server rejects.
+ * @param {string} typedText
+ */
+const readNumbers = (typedText) =>
+  typedText
     .split(',')
     .map((item) => item.trim())
     .filter(Boolean)
     .map((item) => (Number.isFinite(Number(item)) ? Number(item) : item));
 
-function readJson(/** @type {string} */ typed) {
-  if (typed.trim() === '') return {};
+function readJson(/** @type {string} */ typedText) {
+  if (typedText.trim() === '') return {};
   try {
-    return JSON.parse(typed);
+    return JSON.parse(typedText);
   } catch {
-    return typed;
+    return typedText;
   }
 }
 

@@ -1,6 +1,6 @@
 /** Settings of a run in the form: the most frequently changed ones, the inactive ones, and a search. Pure. */
 import { getAt } from './layers.js';
-import { fieldAt, fieldsOf } from './schema.js';
+import { findField, listFields } from './schema.js';
 
 /** @typedef {import('./schema.js').Node} Node */
 /** @typedef {import('./schema.js').Field} Field */
@@ -23,34 +23,34 @@ export const ESSENTIALS = [
 const WORDS = new Map(ESSENTIALS);
 
 /** Returns the words for a field. @param {string} path */
-export const wordsOf = (path) => WORDS.get(path) ?? '';
+export const findWords = (path) => WORDS.get(path) ?? '';
 
 /**
  * Returns whether a field has no effect, because its switch, or that of a section around it, has another value.
- * @param {Switches} switches @param {string} path @param {any} full
+ * @param {Switches} switches @param {string} path @param {any} fullConfig
  */
-export const isOff = (switches, path, full) =>
+export const isOff = (switches, path, fullConfig) =>
   Object.entries(switches).some(
-    ([gated, gate]) => `${path}.`.startsWith(`${gated}.`) && !gate.values.includes(getAt(full, gate.path)),
+    ([gated, gate]) => `${path}.`.startsWith(`${gated}.`) && !gate.values.includes(getAt(fullConfig, gate.path)),
   );
 
 /**
  * Returns the paths at or below `paths` whose key, words or description contain every typed word, without parents of
  * matches.
- * @param {Node} root @param {any} full @param {string[]} paths @param {string} text @returns {string[]}
+ * @param {Node} root @param {any} fullConfig @param {string[]} paths @param {string} text @returns {string[]}
  */
-export function pathsMatching(root, full, paths, text) {
-  const typed = text.toLowerCase().split(/\s+/).filter(Boolean);
+export function findPaths(root, fullConfig, paths, text) {
+  const typedWords = text.toLowerCase().split(/\s+/).filter(Boolean);
   /** @type {(field: Field) => string[]} */
-  const inField = (field) => {
+  const matchField = (field) => {
     const { path, node, kind } = field;
     const isParted = kind === 'section' || kind === 'union';
-    const words = `${path} ${wordsOf(path)} ${node.description ?? ''}`.toLowerCase();
-    if (typed.every((word) => words.includes(word))) return [path];
-    return isParted ? fieldsOf(root, node, getAt(full, path), path).flatMap(inField) : [];
+    const words = `${path} ${findWords(path)} ${node.description ?? ''}`.toLowerCase();
+    if (typedWords.every((word) => words.includes(word))) return [path];
+    return isParted ? listFields(root, node, getAt(fullConfig, path), path).flatMap(matchField) : [];
   };
   return paths.flatMap((path) => {
-    const field = fieldAt(root, path, full);
-    return field ? inField(field) : [];
+    const field = findField(root, path, fullConfig);
+    return field ? matchField(field) : [];
   });
 }

@@ -1,5 +1,5 @@
 /** The sweep of a launch: the knobs with several values, and the fields that can be swept. Pure. */
-import { fieldsOf, isRecord, memberNames, resolved, tagOf, writeTyped } from './schema.js';
+import { listFields, isRecord, listMemberNames, resolveNode, readTag, writeTyped } from './schema.js';
 import { lookup } from '../lookup.js';
 
 /** @typedef {{path: string, values: string}} SweptKnob */
@@ -76,8 +76,8 @@ export const withoutKnob = (sweep, path) => ({ ...sweep, knobs: sweep.knobs.filt
  * Returns the knob that sweeps a field, with initial values: all values if there are few, else only the current one.
  * @param {import('./schema.js').Node} root @param {Field} field @param {any} value @returns {SweptKnob | null}
  */
-export function knobOf(root, { path, node, kind }, value) {
-  if (kind === 'union') return { path: `${path}.${tagOf(node)}`, values: memberNames(root, node).join(', ') };
+export function makeKnob(root, { path, node, kind }, value) {
+  if (kind === 'union') return { path: `${path}.${readTag(node)}`, values: listMemberNames(root, node).join(', ') };
   if (kind === 'choice') return { path, values: node.enum.join(', ') };
   if (kind === 'boolean') return { path, values: 'true, false' };
   return kind === 'number' || (kind === 'text' && !isRecord(value)) ? { path, values: writeTyped(value) } : null;
@@ -85,31 +85,31 @@ export function knobOf(root, { path, node, kind }, value) {
 
 /**
  * Returns every knob of a config that can be swept, with the preset first.
- * @param {import('./schema.js').Node} root @param {Record<string, any>} full @returns {SweptKnob[]}
+ * @param {import('./schema.js').Node} root @param {Record<string, any>} fullConfig @returns {SweptKnob[]}
  */
-export const sweepable = (root, full) => [
-  { path: 'preset', values: full.preset || 'grpo' },
-  ...inside(root, root, full, '').filter(({ path }) => !['seed', 'preset'].includes(path)),
+export const listSweepable = (root, fullConfig) => [
+  { path: 'preset', values: fullConfig.preset || 'grpo' },
+  ...listInside(root, root, fullConfig, '').filter(({ path }) => !['seed', 'preset'].includes(path)),
 ];
 
 /** @returns {SweptKnob[]} */
-function inside(
+function listInside(
   /** @type {any} */ root,
   /** @type {any} */ node,
   /** @type {any} */ value,
   /** @type {string} */ path,
 ) {
-  return fieldsOf(root, node, value, path).flatMap((field) => {
+  return listFields(root, node, value, path).flatMap((field) => {
     const fieldValue = lookup(value, field.key);
-    const knob = knobOf(root, field, fieldValue);
+    const knob = makeKnob(root, field, fieldValue);
     if (Array.isArray(fieldValue) && ['list', 'sections'].includes(field.kind))
       return fieldValue.flatMap((item, i) =>
-        inside(root, resolved(root, field.node.items), item, `${field.path}.${i}`),
+        listInside(root, resolveNode(root, field.node.items), item, `${field.path}.${i}`),
       );
     const isParted = ['union', 'section'].includes(field.kind);
     return [
       ...(knob ? [knob] : []),
-      ...(isParted && isRecord(fieldValue) ? inside(root, field.node, fieldValue, field.path) : []),
+      ...(isParted && isRecord(fieldValue) ? listInside(root, field.node, fieldValue, field.path) : []),
     ];
   });
 }

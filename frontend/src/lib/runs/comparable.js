@@ -5,18 +5,18 @@ const NO_SCALE = /(^|\.)timeout_seconds$/;
 
 /**
  * Returns whether a field decides a metric's scale. The order of the terms does not.
- * @param {{name: string, scale?: string[]}} about
+ * @param {{name: string, scale?: string[]}} metricInfo
  * @param {string} metric
  * @param {string} path
  */
-function decides(about, metric, path) {
+function decides(metricInfo, metric, path) {
   if (
     NO_SCALE.test(path) ||
     path === 'rewards' ||
-    !about.scale?.some((root) => path === root || path.startsWith(`${root}.`))
+    !metricInfo.scale?.some((root) => path === root || path.startsWith(`${root}.`))
   )
     return false;
-  if (!about.name.includes('<term>')) return true;
+  if (!metricInfo.name.includes('<term>')) return true;
   const term = `rewards.${metric.split('/')[1]}.`;
   return path.startsWith(term) && path !== `${term}weight`;
 }
@@ -25,7 +25,7 @@ function decides(about, metric, path) {
  * Returns one run of each config, because seeds do not change scales and every metric is checked.
  * @param {Api.RunItem[]} runs @returns {Api.RunItem[]}
  */
-export const onePerConfig = (runs) => [
+export const keepOnePerConfig = (runs) => [
   ...new Map(runs.map((run) => [`${run.origin} ${run.config_hash}`, run])).values(),
 ];
 
@@ -33,18 +33,18 @@ export const onePerConfig = (runs) => [
  * Returns the same for whole runs. Runs of different origins have different scales, because those of other trainers are
  * unknown.
  * @param {string} metric
- * @param {{name: string, scale?: string[]} | undefined} about
+ * @param {{name: string, scale?: string[]} | undefined} metricInfo
  * @param {{origin?: string, config?: any}[]} runs
  * @returns {string[]}
  */
-export function scalesApart(metric, about, runs) {
-  if (!about?.scale?.length) return [];
+export function findScalesApart(metric, metricInfo, runs) {
+  if (!metricInfo?.scale?.length) return [];
   if (new Set(runs.map(({ origin }) => origin ?? '')).size > 1) return ['origin'];
   return runs[0]?.origin
     ? []
     : scaleDifferences(
         metric,
-        about,
+        metricInfo,
         runs.map(({ config }) => config),
       );
 }
@@ -52,16 +52,16 @@ export function scalesApart(metric, about, runs) {
 /**
  * Returns the fields that give a metric several scales in these configs, or an empty list if it can be compared.
  * @param {string} metric
- * @param {{name: string, scale?: string[]} | undefined} about
+ * @param {{name: string, scale?: string[]} | undefined} metricInfo
  * @param {any[]} configs
  * @returns {string[]}
  */
-export function scaleDifferences(metric, about, configs) {
-  if (!about?.scale?.length) return [];
+export function scaleDifferences(metric, metricInfo, configs) {
+  if (!metricInfo?.scale?.length) return [];
   const groups = configs.filter(Boolean).map((config, i) => ({ name: String(i), configs: [config] }));
   return groupDifferences(groups)
     .map(({ path }) => path)
-    .filter((path) => decides(about, metric, path));
+    .filter((path) => decides(metricInfo, metric, path));
 }
 
 /** Returns the note next to numbers or curves of such a metric. @param {string[]} paths */

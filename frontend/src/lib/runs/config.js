@@ -11,7 +11,7 @@ import { lookup } from '../lookup.js';
  */
 export function flatten(value, path = '') {
   if (Array.isArray(value) && value.length && value.every(isRecord)) {
-    const names = namesIn(value);
+    const names = makeItemNames(value);
     return Object.assign({ [path]: names }, ...value.map((item, i) => flatten(item, `${path}.${names[i]}`)));
   }
   if (!isRecord(value) || !Object.keys(value).length) return path ? { [path]: value } : {};
@@ -22,7 +22,7 @@ export function flatten(value, path = '') {
 }
 
 /** Returns a name for each record of a list. Repeated names are numbered. @param {any[]} items */
-function namesIn(items) {
+function makeItemNames(items) {
   const times = new Map();
   return items.map(({ entry_point: entry, name, type }, i) => {
     const label = String(entry ?? name ?? type ?? i + 1);
@@ -36,7 +36,7 @@ function namesIn(items) {
  * `undefined`.
  * @param {unknown[]} configs @returns {{path: string, values: unknown[]}[]}
  */
-export function differences(configs) {
+export function findDifferences(configs) {
   const flats = configs.map((config) => flatten(config));
   const paths = [...new Set(flats.flatMap(Object.keys))];
   return paths
@@ -46,18 +46,20 @@ export function differences(configs) {
 
 /**
  * Returns the fields that differ within or between groups of configs. Each cell lists the values of a group.
- * @param {{name: string, configs: unknown[]}[]} groups @param {string[]} [ignored] paths
+ * @param {{name: string, configs: unknown[]}[]} groups @param {string[]} [ignoredPaths] paths
  * @returns {{path: string, cells: unknown[][]}[]}
  */
-export function groupDifferences(groups, ignored = ['seed']) {
+export function groupDifferences(groups, ignoredPaths = ['seed']) {
   const flats = groups.map(({ configs }) => configs.map((config) => flatten(config)));
-  const paths = [...new Set(flats.flat().flatMap(Object.keys))].filter((path) => !ignored.includes(path));
+  const paths = [...new Set(flats.flat().flatMap(Object.keys))].filter((path) => !ignoredPaths.includes(path));
   return paths
-    .map((path) => ({ path, cells: flats.map((inside) => unique(inside.map((flat) => lookup(flat, path)))) }))
-    .filter(({ cells }) => unique(cells.flat()).length > 1);
+    .map((path) => ({ path, cells: flats.map((inside) => listUnique(inside.map((flat) => lookup(flat, path)))) }))
+    .filter(({ cells }) => listUnique(cells.flat()).length > 1);
 }
 
-const unique = (/** @type {unknown[]} */ values) => [...new Map(values.map((value) => [spell(value), value])).values()];
+const listUnique = (/** @type {unknown[]} */ values) => [
+  ...new Map(values.map((value) => [spell(value), value])).values(),
+];
 
 const spell = (/** @type {unknown} */ value) => (value === undefined ? 'undefined' : JSON.stringify(value));
 

@@ -11,7 +11,7 @@ import { flatten, formatField, groupDifferences } from './config.js';
  * Returns the fields that differ, except the seed, and a column for each distinct set of their values.
  * @param {import('./groups.js').Group[]} groups @returns {{paths: string[], columns: Column[]}}
  */
-export function configColumns(groups) {
+export function makeConfigColumns(groups) {
   const fields = groupDifferences(
     groups.map(({ name, runs }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
   );
@@ -28,11 +28,11 @@ export function configColumns(groups) {
 }
 
 /** @param {string[]} paths @param {Column[]} columns @returns {Row[]} */
-export const fieldRows = (paths, columns) =>
+export const makeFieldRows = (paths, columns) =>
   paths.map((label, i) => ({ label, texts: columns.map(({ cells }) => cells[i].map(formatField).join(' | ')) }));
 
 /** Returns the equal fields with their values. @param {any} config @param {string[]} different paths */
-export const sameFields = (config, different) =>
+export const findSameFields = (config, different) =>
   Object.entries(flatten(config ?? {}))
     .filter(([path]) => path !== 'seed' && !different.includes(path))
     .map(([path, value]) => ({ path, text: formatField(value) }));
@@ -40,16 +40,16 @@ export const sameFields = (config, different) =>
 /**
  * Returns the differing explanations by the service: the loss, the symbols (maps, weights, penalties) and the notes.
  * Null stands for a config without explanation.
- * @param {(Pick<Api.Validated, 'formula' | 'formula_legend' | 'formula_notes'> | null)[]} explained by column
+ * @param {(Pick<Api.Validated, 'formula' | 'formula_legend' | 'formula_notes'> | null)[]} validations by column
  * @returns {Row[]}
  */
-export function meaningRows(explained) {
-  const texts = explained.map((validated) => {
-    const meanings = (validated?.formula_legend ?? []).map(
+export function makeMeaningRows(validations) {
+  const texts = validations.map((validation) => {
+    const meanings = (validation?.formula_legend ?? []).map(
       ({ symbol, meaning }) => /** @type {const} */ ([symbol, meaning]),
     );
-    const notes = (validated?.formula_notes ?? []).map((note) => /** @type {const} */ ([note, 'yes']));
-    return new Map([['loss', validated?.formula ?? '–'], ...meanings, ...notes]);
+    const notes = (validation?.formula_notes ?? []).map((note) => /** @type {const} */ ([note, 'yes']));
+    return new Map([['loss', validation?.formula ?? '–'], ...meanings, ...notes]);
   });
   const labels = [...new Set(texts.flatMap((map) => [...map.keys()]))];
   return labels
@@ -58,8 +58,8 @@ export function meaningRows(explained) {
 }
 
 /** Returns a table in Markdown, in which no text can end its cell. @param {string[]} heads @param {Row[]} rows */
-export function asMarkdown(heads, rows) {
-  const line = (/** @type {string[]} */ cells) => `| ${cells.map(cellOf).join(' | ')} |`;
+export function toMarkdown(heads, rows) {
+  const line = (/** @type {string[]} */ cells) => `| ${cells.map(makeCell).join(' | ')} |`;
   return [
     line(['field', ...heads]),
     line(['---', ...heads.map(() => '---')]),
@@ -68,7 +68,7 @@ export function asMarkdown(heads, rows) {
   ].join('\n');
 }
 
-const cellOf = (/** @type {string} */ text) =>
+const makeCell = (/** @type {string} */ text) =>
   text
     .replace(/[\\|`*_<>[\]]/g, (sign) => `\\${sign}`)
     .replace(/\s+/g, ' ')

@@ -4,7 +4,7 @@
  */
 import { formatField, groupDifferences } from './config.js';
 import { runTitle } from './fields.js';
-import { identityOf, keysOf, labelOf } from './grouping.js';
+import { makeIdentity, parseGrouping, makeLabel } from './grouping.js';
 
 /** @typedef {{variant: string, runs: Api.RunItem[]}} Bundle */
 /** @typedef {Bundle & {name: string}} Group `name` is unique */
@@ -16,30 +16,30 @@ const SECONDARY_PATH = /^(checkpointing|evaluation|recording|resources|steps|sto
 /**
  * Returns runs as groups, in the order of launching. Groups by variant also separate configs and forks of different
  * steps, because a mean of a fork and its parent would count the parent's steps twice.
- * @param {Api.RunItem[]} runs @param {string} [by] keys of grouping.js @returns {Group[]}
+ * @param {Api.RunItem[]} runs @param {string} [grouping] keys of grouping.js @returns {Group[]}
  */
-export function groupsOf(runs, by = 'variant') {
-  const keys = keysOf(by);
+export function makeGroups(runs, grouping = 'variant') {
+  const keys = parseGrouping(grouping);
   const isByVariant = keys.join() === 'variant';
   /** @type {Map<string, Bundle>} */
   const groups = new Map();
   for (const run of [...runs].sort((a, b) => (a.id < b.id ? -1 : 1))) {
-    const key = isByVariant ? JSON.stringify([run.variant, run.config_hash, run.fork_step]) : identityOf(run, keys);
+    const key = isByVariant ? JSON.stringify([run.variant, run.config_hash, run.fork_step]) : makeIdentity(run, keys);
     const bundle = groups.get(key) ?? { variant: run.variant ?? '', runs: [] };
     bundle.runs.push(run);
     groups.set(key, bundle);
   }
-  return isByVariant ? named([...groups.values()]) : labelled([...groups.values()], keys);
+  return isByVariant ? nameGroups([...groups.values()]) : labelGroups([...groups.values()], keys);
 }
 
 /**
  * Returns groups named by their shared values, numbered if two names are equal (the text 8 and the number 8).
  * @param {Bundle[]} groups @param {string[]} keys @returns {Group[]}
  */
-function labelled(groups, keys) {
+function labelGroups(groups, keys) {
   const times = new Map();
   return groups.map((group) => {
-    const label = labelOf(group.runs[0], keys);
+    const label = makeLabel(group.runs[0], keys);
     times.set(label, (times.get(label) ?? 0) + 1);
     return { name: times.get(label) > 1 ? `${label} (${times.get(label)})` : label, ...group };
   });
@@ -49,47 +49,49 @@ function labelled(groups, keys) {
  * Returns groups with the shortest names that distinguish those of the same variant.
  * @param {Bundle[]} groups @returns {Group[]}
  */
-function named(groups) {
+function nameGroups(groups) {
   /** @type {Map<string, Bundle[]>} */
   const groupsByVariant = new Map();
   for (const group of groups)
     groupsByVariant.set(group.variant, [...(groupsByVariant.get(group.variant) ?? []), group]);
   const names = new Map(
     [...groupsByVariant.values()].flatMap((variantGroups) =>
-      namesAmong(variantGroups).map((name, i) => /** @type {const} */ ([variantGroups[i], name])),
+      makeNamesAmong(variantGroups).map((name, i) => /** @type {const} */ ([variantGroups[i], name])),
     ),
   );
   return groups.map((group) => ({ name: names.get(group) ?? group.variant, ...group }));
 }
 
 /** Returns names by the config fields that differ, else by experiment, whose name says nothing about the settings. */
-function namesAmong(/** @type {Bundle[]} */ groups) {
+function makeNamesAmong(/** @type {Bundle[]} */ groups) {
   if (groups.length === 1) return [groups[0].variant];
-  const [fields, origins] = [fieldsOf(groups), groups.map(originOf)];
+  const [fields, origins] = [describeFields(groups), groups.map(findOrigin)];
   const hashes = groups.map(({ runs: [run] }) => run.config_hash.slice(0, 6));
   const withOrigin = (/** @type {string[]} */ texts) => texts.map((text, i) => text && `${text} · ${origins[i]}`);
-  const marks = [fields, origins, withOrigin(fields), groups.map(experimentOf), hashes, withOrigin(hashes)].find(
+  const suffixes = [fields, origins, withOrigin(fields), groups.map(findExperiment), hashes, withOrigin(hashes)].find(
     (texts) => texts.every(Boolean) && new Set(texts).size === groups.length,
   );
-  return groups.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : `${withOrigin(hashes)[i]} · ${i + 1}`}`);
+  return groups.map(
+    ({ variant }, i) => `${variant} · ${suffixes ? suffixes[i] : `${withOrigin(hashes)[i]} · ${i + 1}`}`,
+  );
 }
 
 /** Returns the origin of a group's runs: the start, or a parent's checkpoint. */
-const originOf = (/** @type {Bundle} */ { runs: [run] }) =>
+const findOrigin = (/** @type {Bundle} */ { runs: [run] }) =>
   typeof run.fork_step === 'number' ? `fork at ${run.fork_step}` : 'from the start';
 
 /** Returns the experiment of a group, or nothing if its runs belong to several. */
-function experimentOf(/** @type {Bundle} */ { runs }) {
+function findExperiment(/** @type {Bundle} */ { runs }) {
   const names = new Set(runs.map(({ experiment_name: name }) => name ?? ''));
   return names.size === 1 ? [...names][0] : '';
 }
 
 /** Returns the fields that distinguish the groups, such as `lr 0.001, eps_low 0.2`, if the configs are loaded. */
-function fieldsOf(/** @type {Bundle[]} */ groups) {
+function describeFields(/** @type {Bundle[]} */ groups) {
   const rows = groupDifferences(
     groups.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })),
   );
-  const fields = decidingFields(
+  const fields = chooseDecidingFields(
     rows.map(({ path, cells }) => ({
       path,
       texts: cells.map(([value]) => `${path.split('.').at(-1)} ${formatField(value)}`),
@@ -102,32 +104,35 @@ function fieldsOf(/** @type {Bundle[]} */ groups) {
  * Returns fields in a greedy order: each distinguishes the most remaining groups, and learning settings come first.
  * @param {{path: string, texts: string[]}[]} fields
  */
-function decidingFields(fields) {
-  const remaining = [...fields].sort(
+function chooseDecidingFields(fields) {
+  const remainingFields = [...fields].sort(
     (a, b) => Number(SECONDARY_PATH.test(a.path)) - Number(SECONDARY_PATH.test(b.path)),
   );
   /** @type {typeof fields} */
-  const chosen = [];
+  const chosenFields = [];
   const distinct = (/** @type {typeof fields} */ rows) =>
     new Set((rows[0]?.texts ?? []).map((_, i) => JSON.stringify(rows.map(({ texts }) => texts[i])))).size;
-  while (remaining.length && (chosen.length < MAX_FIELDS || distinct(chosen) < chosen[0].texts.length)) {
-    const counts = remaining.map((field) => distinct([...chosen, field]));
-    const best = Math.max(...counts);
-    if (chosen.length >= MAX_FIELDS && best === distinct(chosen)) break;
-    chosen.push(...remaining.splice(counts.indexOf(best), 1));
+  while (
+    remainingFields.length &&
+    (chosenFields.length < MAX_FIELDS || distinct(chosenFields) < chosenFields[0].texts.length)
+  ) {
+    const counts = remainingFields.map((field) => distinct([...chosenFields, field]));
+    const bestCount = Math.max(...counts);
+    if (chosenFields.length >= MAX_FIELDS && bestCount === distinct(chosenFields)) break;
+    chosenFields.push(...remainingFields.splice(counts.indexOf(bestCount), 1));
   }
-  return chosen;
+  return chosenFields;
 }
 
 /**
  * Returns titles of single runs: the run's own title, then the suffix that distinguishes its group.
  * @param {Group[]} groups by variant @returns {Map<string, string>}
  */
-export const titlesOf = (groups) =>
+export const makeRunTitles = (groups) =>
   new Map(
     groups.flatMap(({ name, variant, runs }) => {
-      const mark = name.startsWith(`${variant} · `) ? name.slice(variant.length) : '';
-      return runs.map((run) => /** @type {[string, string]} */ ([run.id, `${runTitle(run)}${mark}`]));
+      const suffix = name.startsWith(`${variant} · `) ? name.slice(variant.length) : '';
+      return runs.map((run) => /** @type {[string, string]} */ ([run.id, `${runTitle(run)}${suffix}`]));
     }),
   );
 
@@ -135,11 +140,11 @@ export const titlesOf = (groups) =>
  * Returns the names in charts: those of runs and groups, and the group of each run with the key `group:<run id>`.
  * @param {Group[]} groups @returns {Map<string, string>}
  */
-export function namesOf(groups) {
+export function makeRunNames(groups) {
   /** @type {[string, string][]} */
   const pairs = [
     ...groups.map(({ name }) => /** @type {[string, string]} */ ([name, name])),
-    ...titlesOf(groups),
+    ...makeRunTitles(groups),
     ...groups.flatMap(({ name, runs: inside }) =>
       inside.map(({ id }) => /** @type {[string, string]} */ ([`group:${id}`, name])),
     ),
@@ -151,7 +156,7 @@ export function namesOf(groups) {
  * Returns at most `limit` runs to draw, taken from the groups in turn, so that every group is represented.
  * @param {Group[]} groups @param {number} limit @returns {string[]} ids
  */
-export function fairShare(groups, limit) {
+export function takeFairShare(groups, limit) {
   const ids = [];
   for (let turn = 0; ids.length < limit; turn += 1) {
     const next = groups.filter(({ runs }) => runs.length > turn).map(({ runs }) => runs[turn].id);
@@ -161,9 +166,9 @@ export function fairShare(groups, limit) {
   return ids;
 }
 
-/** Returns groups with only their drawn runs. @param {Group[]} groups @param {string[]} drawn ids of runs */
-export function drawnGroups(groups, drawn) {
-  const ids = new Set(drawn);
+/** Returns groups with only their drawn runs. @param {Group[]} groups @param {string[]} drawnIds ids of runs */
+export function selectDrawnGroups(groups, drawnIds) {
+  const ids = new Set(drawnIds);
   return groups
     .map((group) => ({ ...group, runs: group.runs.filter(({ id }) => ids.has(id)) }))
     .filter(({ runs }) => runs.length > 0);
@@ -179,7 +184,7 @@ export const SEEDS_OF_INTERVAL = 10;
  * Returns the band to draw: the chosen one, else the range of the runs, or the interval if there are many seeds.
  * @param {string} band @param {Group[]} groups
  */
-export function bandOf(band, groups) {
+export function chooseBand(band, groups) {
   if (band !== 'auto') return band;
   return Math.min(...groups.map(({ runs }) => runs.length)) >= SEEDS_OF_INTERVAL ? 'ci95' : 'minmax';
 }
@@ -192,7 +197,7 @@ export function seedsText(groups) {
 }
 
 /** Returns the group with a name or with a run. @param {string} nameOrRun @param {Group[]} groups */
-export const groupOf = (nameOrRun, groups) =>
+export const findGroup = (nameOrRun, groups) =>
   groups.find(({ name, runs }) => name === nameOrRun || runs.some(({ id }) => id === nameOrRun));
 
 /**
@@ -200,9 +205,9 @@ export const groupOf = (nameOrRun, groups) =>
  * first group. A chosen baseline that no longer exists is kept, so that a page can report it.
  * @param {string} nameOrRun name of a group or id of a run @param {Group[]} groups @param {boolean} isGrouped
  */
-export function baselineKey(nameOrRun, groups, isGrouped) {
+export function findBaselineKey(nameOrRun, groups, isGrouped) {
   if (!nameOrRun) return isGrouped && groups.length > 1 ? groups[0].name : '';
-  const group = groupOf(nameOrRun, groups);
+  const group = findGroup(nameOrRun, groups);
   if (!group) return nameOrRun;
   return isGrouped ? group.name : group.name === nameOrRun ? group.runs[0].id : nameOrRun;
 }

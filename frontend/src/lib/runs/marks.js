@@ -11,7 +11,7 @@ const MARKED_KINDS = ['reference', 'checkpoint'];
  * @param {{kind: string, level: string, step: number|null, message: string}[]} events
  * @returns {{step: number, text: string}[]} in the order of steps
  */
-export function marksOf(events) {
+export function makeMarks(events) {
   /** @type {Map<number, Set<string>>} */
   const messagesByStep = new Map();
   for (const { kind, level, step, message } of events) {

@@ -1,5 +1,5 @@
 /** The ablation matrix in words and as a table for the clipboard. Pure. */
-import { csv } from '../text/csv.js';
+import { writeCsv } from '../text/csv.js';
 import { formatShort, formatValue, plural } from '../text/format.js';
 import { lookup } from '../lookup.js';
 
@@ -40,7 +40,7 @@ export function keyTitle(key) {
  * Returns the request to the service, with every group as a row.
  * @param {Group[]} groups @param {{columns: string[] | null, planned: number | null}} view @param {Group} baseline
  */
-export const matrixParams = (groups, { columns, planned }, baseline) => ({
+export const makeMatrixParams = (groups, { columns, planned }, baseline) => ({
   runs: groups.map(({ runs }) => `${runs.map(({ id }) => id).join(',')};`).join(''),
   baseline: baseline.runs[0].id,
   metrics: columns?.length ? columns.join(',') : undefined,
@@ -52,24 +52,24 @@ export const matrixParams = (groups, { columns, planned }, baseline) => ({
  * @param {Group[]} groups
  * @param {Api.Matrix} matrix @returns {NamedRow[]}
  */
-export const namedRows = (groups, { rows }) =>
+export const nameRows = (groups, { rows }) =>
   groups.flatMap(({ name, runs }) => {
     const row = rows.find((matrixRow) => matrixRow.runs.some(({ id }) => id === runs[0].id));
     return row ? [{ name, row }] : [];
   });
 
 /** @param {number | null | undefined} value */
-const signed = (value) =>
+const formatSigned = (value) =>
   value === null || value === undefined ? '–' : `${value > 0 ? '+' : ''}${formatValue(value)}`;
 
-const halfOf = (/** @type {{low: number | null, high: number | null}} */ { low, high }) =>
+const computeHalf = (/** @type {{low: number | null, high: number | null}} */ { low, high }) =>
   low === null || high === null ? null : (high - low) / 2;
 
 /** Returns the mean and the half width of its interval, such as `0.61 ± 0.03`. @param {Api.MatrixCell} cell */
 export function estimateText(cell) {
   if (cell.mean === null) return cell.reached === 0 ? 'not reached' : '–';
-  const half = halfOf(cell);
-  return half === null ? formatValue(cell.mean) : `${formatValue(cell.mean)} ± ${formatValue(half)}`;
+  const halfWidth = computeHalf(cell);
+  return halfWidth === null ? formatValue(cell.mean) : `${formatValue(cell.mean)} ± ${formatValue(halfWidth)}`;
 }
 
 /**
@@ -93,7 +93,7 @@ export function verdictText({ verdict, versus }) {
   if (verdict === 'baseline') return '';
   const words = UNDECIDED[verdict] ?? verdict;
   if (!versus) return words;
-  return `${signed(versus.mean)}${SIDES.includes(verdict) ? ' ' : ', '}${words}`;
+  return `${formatSigned(versus.mean)}${SIDES.includes(verdict) ? ' ' : ', '}${words}`;
 }
 
 /**
@@ -119,23 +119,23 @@ const pText = (p) => (p === null ? '' : p < 0.001 ? '< 0.001' : `= ${Number(p.to
  * @param {Api.MatrixCell} cell @param {{looks: string, tests: number}} matrix @param {string} baseline its name
  * @param {Api.MatrixRow} row @returns {string[]}
  */
-export function sentencesOf(cell, { looks, tests }, baseline, row) {
+export function makeSentences(cell, { looks, tests }, baseline, row) {
   const { n, low, high, versus, reason, more_seeds: moreSeeds, verdict } = cell;
   const interval = low === null ? '' : `, 95 % interval of the mean ${formatValue(low)} to ${formatValue(high)}`;
   const sentences = [`${estimateText(cell)} over ${plural(n, 'seed')}${interval}.`];
-  const reached = reachedText(cell, row);
-  if (reached) sentences.push(`${reached} the threshold.`);
+  const reachedSentence = reachedText(cell, row);
+  if (reachedSentence) sentences.push(`${reachedSentence} the threshold.`);
   if (versus) {
     const kind = looks === 'planned' ? '95 % interval' : 'always-valid 95 % interval';
-    const ends = versus.low === null ? '' : `, ${kind} ${signed(versus.low)} to ${signed(versus.high)}`;
+    const ends = versus.low === null ? '' : `, ${kind} ${formatSigned(versus.low)} to ${formatSigned(versus.high)}`;
     const pairs = versus.paired ? `over ${plural(versus.n, 'pair')} of seeds` : `over ${versus.n} seeds each, unpaired`;
-    sentences.push(`${signed(versus.mean)} to ${baseline} ${pairs}${ends}.`);
+    sentences.push(`${formatSigned(versus.mean)} to ${baseline} ${pairs}${ends}.`);
     if (versus.variance_ratio !== null) sentences.push(pairingText(versus.variance_ratio));
     if (versus.p_corrected !== null)
       sentences.push(
         `p ${pText(versus.p)}, corrected over ${plural(tests, 'difference')} p ${pText(versus.p_corrected)}.`,
       );
-    if (versus.effect !== null) sentences.push(`Hedges' g = ${signed(versus.effect)}.`);
+    if (versus.effect !== null) sentences.push(`Hedges' g = ${formatSigned(versus.effect)}.`);
   }
   if (reason) sentences.push(reason);
   if (moreSeeds && verdict === 'no claim') sentences.push(`An interval needs ${plural(moreSeeds, 'more seed')}.`);
@@ -153,21 +153,21 @@ export function sentencesOf(cell, { looks, tests }, baseline, row) {
  * @param {number} count
  * @returns {{run: string, seed: number}[]} the runs to clone, and the clones' seeds
  */
-export function seedsToQueue(rowRuns, baselineRuns, count) {
+export function chooseSeeds(rowRuns, baselineRuns, count) {
   const [rowSeeds, baselineSeeds] = [rowRuns, baselineRuns].map((runs) => new Set(runs.map(({ seed }) => seed)));
   const unpairedSeeds = [...rowSeeds, ...baselineSeeds]
     .filter((seed) => rowSeeds.has(seed) !== baselineSeeds.has(seed))
     .sort((a, b) => a - b);
   const next = Math.max(-1, ...rowSeeds, ...baselineSeeds) + 1;
-  const fresh = Array.from({ length: Math.max(0, count - unpairedSeeds.length) }, (_, i) => next + i);
-  return [...unpairedSeeds.slice(0, count), ...fresh].flatMap((seed) => [
+  const newSeeds = Array.from({ length: Math.max(0, count - unpairedSeeds.length) }, (_, i) => next + i);
+  return [...unpairedSeeds.slice(0, count), ...newSeeds].flatMap((seed) => [
     ...(rowSeeds.has(seed) ? [] : [{ run: rowRuns[0].id, seed }]),
     ...(baselineSeeds.has(seed) ? [] : [{ run: baselineRuns[0].id, seed }]),
   ]);
 }
 
 /** @param {NamedRow[]} rows @param {Api.Matrix} matrix */
-const textRows = (rows, { columns }) =>
+const makeTextRows = (rows, { columns }) =>
   rows.map(({ name, row }) => [
     name,
     ...columns.map(({ key }) => {
@@ -178,18 +178,18 @@ const textRows = (rows, { columns }) =>
   ]);
 
 /** @param {NamedRow[]} rows @param {Api.Matrix} matrix @returns {{head: string[], rows: string[][]}} */
-export const plainTable = (rows, matrix) => ({
+export const toPlainTable = (rows, matrix) => ({
   head: ['variant', ...matrix.columns.map(columnTitle)],
-  rows: textRows(rows, matrix),
+  rows: makeTextRows(rows, matrix),
 });
 
 /** Returns text escaped for a cell of a Markdown table. @param {string} text */
-const inMarkdown = (text) => text.replace(/[\r\n]+/g, ' ').replace(/[\\`*_{}[\]<>#!|~&$]/g, (mark) => `\\${mark}`);
+const escapeMarkdown = (text) => text.replace(/[\r\n]+/g, ' ').replace(/[\\`*_{}[\]<>#!|~&$]/g, (mark) => `\\${mark}`);
 
 /** @param {NamedRow[]} rows @param {Api.Matrix} matrix */
-export function asMarkdown(rows, matrix) {
-  const table = plainTable(rows, matrix);
-  const line = (/** @type {string[]} */ cells) => `| ${cells.map(inMarkdown).join(' | ')} |`;
+export function toMarkdown(rows, matrix) {
+  const table = toPlainTable(rows, matrix);
+  const line = (/** @type {string[]} */ cells) => `| ${cells.map(escapeMarkdown).join(' | ')} |`;
   return [line(table.head), `|${' --- |'.repeat(table.head.length)}`, ...table.rows.map(line), ''].join('\n');
 }
 
@@ -197,18 +197,27 @@ export function asMarkdown(rows, matrix) {
  * Returns a row for each variant and column, with all numbers in full precision.
  * @param {NamedRow[]} rows @param {Api.Matrix} matrix
  */
-export function asCsv(rows, { columns }) {
+export function toCsv(rows, { columns }) {
   const head =
     'variant,metric,reading,threshold,n,mean,std,low,high,' +
     'delta,delta_low,delta_high,pairs,paired,p,p_holm,hedges_g,verdict,more_seeds';
   const body = rows.flatMap(({ name, row }) =>
     columns.map(({ key, metric, reading, threshold }) => {
-      const { n, mean, std, low, high, versus: v, verdict, more_seeds: moreSeeds } = lookup(row.cells, key);
-      const difference = [v?.mean, v?.low, v?.high, v?.n, v?.paired, v?.p, v?.p_corrected, v?.effect];
+      const { n, mean, std, low, high, versus: comparison, verdict, more_seeds: moreSeeds } = lookup(row.cells, key);
+      const difference = [
+        comparison?.mean,
+        comparison?.low,
+        comparison?.high,
+        comparison?.n,
+        comparison?.paired,
+        comparison?.p,
+        comparison?.p_corrected,
+        comparison?.effect,
+      ];
       return [name, metric, reading, threshold, n, mean, std, low, high, ...difference, verdict, moreSeeds];
     }),
   );
-  return csv(head.split(','), body);
+  return writeCsv(head.split(','), body);
 }
 
 /** @type {Record<string, string>} */
@@ -221,20 +230,20 @@ const LATEX = {
 };
 
 /** Returns text escaped for LaTeX. @param {string} text */
-const inLatex = (text) =>
+const escapeLatex = (text) =>
   text.replace(/[\r\n]+/g, ' ').replace(/[\\~^±–#$%&_{}]/g, (mark) => lookup(LATEX, mark) ?? `\\${mark}`);
 
 /**
  * Returns a booktabs table with significant differences in bold.
  * @param {NamedRow[]} rows @param {Api.Matrix} matrix
  */
-export function asLatex(rows, { columns }) {
+export function toLatex(rows, { columns }) {
   const line = (/** @type {string[]} */ cells) => `${cells.join(' & ')} \\\\`;
   const body = rows.map(({ name, row }) =>
     line([
-      inLatex(name),
+      escapeLatex(name),
       ...columns.map(({ key }) => {
-        const text = inLatex(estimateText(lookup(row.cells, key)));
+        const text = escapeLatex(estimateText(lookup(row.cells, key)));
         return lookup(row.cells, key).verdict === 'better' ? `\\textbf{${text}}` : text;
       }),
     ]),
@@ -242,7 +251,7 @@ export function asLatex(rows, { columns }) {
   return [
     `\\begin{tabular}{l${'r'.repeat(columns.length)}}`,
     '\\toprule',
-    line(['variant', ...columns.map((column) => inLatex(columnTitle(column)))]),
+    line(['variant', ...columns.map((column) => escapeLatex(columnTitle(column)))]),
     '\\midrule',
     ...body,
     '\\bottomrule',
@@ -253,18 +262,18 @@ export function asLatex(rows, { columns }) {
 
 /** Returns the meaning of the numbers and the plan of looks at the data. @param {Api.Matrix} matrix */
 export const planText = ({ looks, planned, tests }) => {
-  const corrected = tests ? ` Differences are corrected over ${plural(tests, 'test')} (Holm).` : '';
+  const correctionText = tests ? ` Differences are corrected over ${plural(tests, 'test')} (Holm).` : '';
   const plan =
     looks === 'planned'
       ? `Plan: ${plural(planned ?? 0, 'seed')} per variant, one look at the end (Student's t).`
       : `No plan: intervals of differences are always-valid, look as often as you like. They assume that differences ` +
         `are not skewed to one side; those of lengths and times may be.`;
-  return `Mean over seeds ± half of its 95 % interval (CI). ${plan}${corrected}`;
+  return `Mean over seeds ± half of its 95 % interval (CI). ${plan}${correctionText}`;
 };
 
 /**
  * Returns the number of tokens of a column at equal tokens, for its title.
  * @param {Api.MatrixColumn} column @param {Api.Matrix} matrix
  */
-export const columnNote = ({ reading, unit }, { tokens }) =>
+export const describeColumn = ({ reading, unit }, { tokens }) =>
   reading === 'equal_tokens' && tokens ? `${formatShort(tokens)} tokens` : unit;

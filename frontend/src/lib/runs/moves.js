@@ -23,7 +23,7 @@ const MOVES = {
  * @param {{status: string, requested_action?: string, origin?: string, writer?: string | null, seen_at?: string | null}} run
  * @returns {{move: Move, label: string}[]}
  */
-export function movesOf(run) {
+export function listMoves(run) {
   const { status } = run;
   if (isArchived(run)) return [];
   if (isForeign(run) && !(isPushed(run) && status === 'running')) return [];
@@ -37,7 +37,7 @@ export function movesOf(run) {
 }
 
 /** Returns the remaining seconds at the current pace, or null if they are unknown. @param {Api.RunItem} run */
-export function secondsLeft(run) {
+export function countSecondsLeft(run) {
   const pace = run.summary?.last?.['time/step_seconds'];
   if (run.status !== 'running' || run.requested_action || typeof pace !== 'number' || !run.steps) return null;
   return Math.max(0, run.steps - run.last_step) * pace;

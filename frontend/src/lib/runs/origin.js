@@ -40,8 +40,8 @@ export const isPushed = ({ writer }) => typeof writer === 'string';
  * Returns whether a live run has sent nothing for long. Its trainer may be dead or without a network.
  * @param {{status: string, seen_at?: string | null}} run @param {number} [now] in milliseconds
  */
-export const isSilent = ({ status, seen_at: seen }, now = Date.now()) =>
-  status === 'running' && Boolean(seen) && now - new Date(seen ?? '').getTime() > SILENT_MS;
+export const isSilent = ({ status, seen_at: seenAt }, now = Date.now()) =>
+  status === 'running' && Boolean(seenAt) && now - new Date(seenAt ?? '').getTime() > SILENT_MS;
 
 /** Returns the name of the trainer or tool of an origin. @param {string} origin */
 export const originTitle = (origin) => lookup(TITLES, origin) ?? origin;

@@ -3,7 +3,7 @@
 /** @typedef {Api.QueryField} Field */
 /** @typedef {{text: string, hint: string}} Option */
 /** @typedef {{from: number, to: number, options: Option[]}} Completion `options` can replace [from, to) */
-/** @typedef {{text: string, at: number, end: number}} Token */
+/** @typedef {{text: string, start: number, end: number}} Token */
 
 const TOKEN = /"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|<=|>=|!=|!~|==|[=<>~(),]|(?:[^\s()=<>!~,"']|!(?![=~]))+/g;
 const OPERATOR = /^(<=|>=|!=|!~|==|[=<>~])$/;
@@ -22,14 +22,14 @@ const CONJUNCTIONS = ['and', 'or'];
 const FUNCTIONS = ['best', 'last'];
 
 /** @param {string} text @returns {Token[]} */
-const tokensOf = (text) =>
-  [...text.matchAll(TOKEN)].map(({ 0: word, index }) => ({ text: word, at: index, end: index + word.length }));
+const tokenize = (text) =>
+  [...text.matchAll(TOKEN)].map(({ 0: word, index }) => ({ text: word, start: index, end: index + word.length }));
 
-const unquoted = (/** @type {string} */ text) =>
+const unquote = (/** @type {string} */ text) =>
   /^["']/.test(text) ? text.replace(/^["']|["']$/g, '').replace(/\\(.)/g, '$1') : text;
 
 /** Returns a value as it must be written in a query. @param {string} value */
-export const spelled = (value) =>
+export const spellValue = (value) =>
   /^[^\s()=<>!~,"'\\]+$/.test(value) && !/^(and|or|not|in|none)$/i.test(value)
     ? value
     : `"${value.replace(/[\\"]/g, '\\$&')}"`;
@@ -66,11 +66,11 @@ const NEXT = {
  * Returns the possible texts at the caret.
  * @param {string} text @param {number} caret @param {Field[]} fields @returns {Completion}
  */
-export function completionAt(text, caret, fields) {
-  const tokens = tokensOf(text.slice(0, caret));
+export function findCompletion(text, caret, fields) {
+  const tokens = tokenize(text.slice(0, caret));
   const last = tokens.at(-1);
   const isTyped = last !== undefined && last.end === caret && !/^[(),]$/.test(last.text) && !OPERATOR.test(last.text);
-  const typed = isTyped ? last : { text: '', at: caret, end: caret };
+  const typedToken = isTyped ? last : { text: '', start: caret, end: caret };
   /** @type {[Position, string]} */
   let state = ['operand', ''];
   for (const { text: word } of isTyped ? tokens.slice(0, -1) : tokens)
@@ -80,36 +80,39 @@ export function completionAt(text, caret, fields) {
     );
   const [position, name] = state;
   const field = fields.find(
-    (candidate) => candidate.name === unquoted(name) || candidate.name === `config.${unquoted(name)}`,
+    (candidate) => candidate.name === unquote(name) || candidate.name === `config.${unquote(name)}`,
   );
-  const options = matching(optionsAt(position, field, fields), unquoted(typed.text));
-  return { from: typed.at, to: typed.end, options };
+  const options = filterOptions(listOptions(position, field, fields), unquote(typedToken.text));
+  return { from: typedToken.start, to: typedToken.end, options };
 }
 
 const NEXT_WORDS = { and: 1, or: 1, not: 1, in: 1, best: 1, last: 1 };
 
 /** @param {Position} position @param {Field | undefined} field @param {Field[]} fields @returns {Option[]} */
-function optionsAt(position, field, fields) {
-  const named = (/** @type {Field[]} */ offeredFields) =>
-    offeredFields.map(({ name, type }) => ({ text: spelled(name), hint: HINTS[type] }));
-  const plain = (/** @type {string[]} */ texts) => texts.map((text) => ({ text, hint: '' }));
+function listOptions(position, field, fields) {
+  const offerFields = (/** @type {Field[]} */ offeredFields) =>
+    offeredFields.map(({ name, type }) => ({ text: spellValue(name), hint: HINTS[type] }));
+  const offerTexts = (/** @type {string[]} */ texts) => texts.map((text) => ({ text, hint: '' }));
   switch (position) {
     case 'operand':
-      return [...named(fields), ...plain(['not', 'best(', 'last('])];
+      return [...offerFields(fields), ...offerTexts(['not', 'best(', 'last('])];
     case 'metric':
-      return named(fields.filter(({ type }) => type === 'metric'));
+      return offerFields(fields.filter(({ type }) => type === 'metric'));
     case 'operator':
     case 'call':
-      return plain([...(field ? OPERATORS[field.type] : []), ...CONJUNCTIONS]);
+      return offerTexts([...(field ? OPERATORS[field.type] : []), ...CONJUNCTIONS]);
     case 'value':
     case 'item':
-      return plain([...(field?.values ?? []).map(spelled), ...(field?.type === 'date' ? ['-1d', '-7d', '-30d'] : [])]);
+      return offerTexts([
+        ...(field?.values ?? []).map(spellValue),
+        ...(field?.type === 'date' ? ['-1d', '-7d', '-30d'] : []),
+      ]);
     case 'list':
-      return plain(['(']);
+      return offerTexts(['(']);
     case 'after item':
-      return plain([',', ')']);
+      return offerTexts([',', ')']);
     default:
-      return plain(CONJUNCTIONS);
+      return offerTexts(CONJUNCTIONS);
   }
 }
 
@@ -118,18 +121,18 @@ const HINTS = { text: '', number: 'number', date: 'date', tags: '', config: '', 
 
 /**
  * Returns options that begin with the typed text, then options that contain it.
- * @param {Option[]} options @param {string} typed
+ * @param {Option[]} options @param {string} typedText
  */
-function matching(options, typed) {
-  const word = typed.toLowerCase();
+function filterOptions(options, typedText) {
+  const word = typedText.toLowerCase();
   const rank = (/** @type {Option} */ { text }) => {
-    const name = unquoted(text).toLowerCase();
+    const name = unquote(text).toLowerCase();
     const end = name.slice(name.lastIndexOf('.') + 1);
     return name === word ? -1 : name.startsWith(word) ? 0 : end.startsWith(word) ? 1 : name.includes(word) ? 2 : 3;
   };
-  const ranked = options.map((option) => ({ option, rank: rank(option) })).filter(({ rank }) => rank < 3);
-  if (word && ranked[0] && ranked.length === 1 && ranked[0].rank === -1) return [];
-  return ranked
+  const rankedOptions = options.map((option) => ({ option, rank: rank(option) })).filter(({ rank }) => rank < 3);
+  if (word && rankedOptions[0] && rankedOptions.length === 1 && rankedOptions[0].rank === -1) return [];
+  return rankedOptions
     .sort((a, b) => a.rank - b.rank)
     .slice(0, MAX_OPTIONS)
     .map(({ option }) => option);
@@ -139,7 +142,7 @@ function matching(options, typed) {
  * Returns the query with a chosen option, and the position of the caret.
  * @param {string} text @param {Completion} completion @param {Option} option
  */
-export function completed(text, { from, to }, option) {
+export function applyCompletion(text, { from, to }, option) {
   const space = option.text.endsWith('(') || /^\s/.test(text.slice(to)) ? '' : ' ';
   return {
     text: text.slice(0, from) + option.text + space + text.slice(to),
@@ -154,10 +157,10 @@ const AFTER_CARET = 40;
  * Returns the part of a query around an error, with a caret below the character.
  * @param {string} query @param {number} position in code points, as counted by the service
  */
-export function pointedAt(query, position) {
+export function markPosition(query, position) {
   const characters = [...query].map((character) => (/\s/.test(character) ? ' ' : character));
   const first = Math.max(0, position - BEFORE_CARET);
-  const cut = first ? '…' : '';
+  const ellipsis = first ? '…' : '';
   const excerpt = characters.slice(first, position + AFTER_CARET).join('');
-  return `${cut}${excerpt}\n${' '.repeat(position - first + cut.length)}^`;
+  return `${ellipsis}${excerpt}\n${' '.repeat(position - first + ellipsis.length)}^`;
 }

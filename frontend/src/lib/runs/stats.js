@@ -21,7 +21,7 @@ export const t95 = (freedom) => T95[freedom - 1] ?? Z95 + (Z95 ** 3 + Z95) / (4 
  * single value has no spread, and without values all are null.
  * @param {number[]} values finite @returns {Spread}
  */
-export function spread(values) {
+export function computeSpread(values) {
   const n = values.length;
   if (!n) return { n, mean: null, std: null, half: null };
   const mean = values.reduce((sum, v) => sum + v, 0) / n;

@@ -8,14 +8,14 @@ import { stepsText } from './verdicts.js';
  * @param {Pick<Api.RunItem, 'status' | 'summary'>} run
  * @returns {string[]}
  */
-export function storyOf(diagnosis, { status, summary }) {
+export function tellStory(diagnosis, { status, summary }) {
   const { verdict, goal, note, onset, fall, first_signals: signals } = diagnosis;
   if (verdict === 'inconclusive') return [`Too little to judge: ${note}.`];
   const end = `${status === 'running' ? 'is now at' : 'ended at'} ${formatValue(lookup(summary?.last ?? {}, goal) ?? diagnosis.end)}`;
   const goalText =
     verdict === 'never_learned'
       ? `${goal} never rose above its noise and ${end}.`
-      : `${goal} was best at ${bestOf(diagnosis, summary)} and ${end}.`;
+      : `${goal} was best at ${describeBest(diagnosis, summary)} and ${end}.`;
   return [
     ...(goal ? [goalText] : []),
     ...(fall ? fallText(fall) : []),
@@ -28,10 +28,10 @@ export function storyOf(diagnosis, { status, summary }) {
  * Returns the best recorded value, or the best smoothed value if the record is later than the fall.
  * @param {Api.DiagnosisItem} diagnosis @param {Api.RunItem['summary']} summary
  */
-function bestOf({ goal, best, best_step: step, fall }, summary) {
-  const recorded = lookup(summary?.best ?? {}, goal);
-  return recorded && recorded.step <= (fall?.sick ?? Infinity)
-    ? `step ${recorded.step}, with ${formatValue(recorded.value)},`
+function describeBest({ goal, best, best_step: step, fall }, summary) {
+  const recordedBest = lookup(summary?.best ?? {}, goal);
+  return recordedBest && recordedBest.step <= (fall?.sick ?? Infinity)
+    ? `step ${recordedBest.step}, with ${formatValue(recordedBest.value)},`
     : `about step ${step}, with ${formatValue(best)} on average,`;
 }
 
@@ -45,7 +45,7 @@ const fallText = ({ healthy, sick }) =>
  * Returns the independent causes, their consequences, and the remedies that a trial can test.
  * @param {Api.CauseItem[]} causes
  */
-export function arranged(causes) {
+export function arrangeCauses(causes) {
   const rootCauses = causes.filter((cause) => !cause.explained_by);
   const isKnob = (/** @type {Api.CauseItem} */ { remedy }) => Object.keys(remedy.changes).length > 0;
   return {

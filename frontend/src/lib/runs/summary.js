@@ -5,7 +5,7 @@ import { VERDICT_NAMES } from './verdicts.js';
  * Returns the runs by verdict, with the most severe verdict first.
  * @param {Api.RunItem[]} runs @returns {{verdict: import('./verdicts.js').Verdict, runs: Api.RunItem[]}[]}
  */
-export const verdictCounts = (runs) =>
+export const countVerdicts = (runs) =>
   VERDICT_NAMES.map((verdict) => ({ verdict, runs: runs.filter((run) => run.verdict === verdict) })).filter(
     ({ runs }) => runs.length > 0,
   );

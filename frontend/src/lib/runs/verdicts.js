@@ -34,8 +34,8 @@ export const stepsText = (steps) =>
 
 /** Returns verdict, first cause and onset in one line. @param {Pick<Api.RunItem, 'verdict' | 'cause' | 'onset'>} run */
 export function verdictText({ verdict, cause, onset }) {
-  const about = [cause && causeText(cause), onset && stepsText(onset)].filter(Boolean).join(', ');
-  return about ? `${verdictTitle(verdict)}: ${about}` : verdictTitle(verdict);
+  const details = [cause && causeText(cause), onset && stepsText(onset)].filter(Boolean).join(', ');
+  return details ? `${verdictTitle(verdict)}: ${details}` : verdictTitle(verdict);
 }
 
 /**
@@ -50,7 +50,7 @@ export const badgeText = (verdict, onset) =>
  * @typedef {{run: string, from: number, to: number, text: string}} Onset
  * @param {Api.RunItem[]} runs @returns {Onset[]}
  */
-export const onsetsOf = (runs) =>
+export const listOnsets = (runs) =>
   runs.flatMap((run) =>
     run.onset && FELL.includes(run.verdict ?? '')
       ? [{ run: run.id, from: run.onset.healthy, to: run.onset.sick, text: `${run.name}, ${verdictText(run)}` }]

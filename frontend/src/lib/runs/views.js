@@ -2,7 +2,7 @@
 import { address, list, toSearch } from '../url.js';
 
 /** @param {Api.ViewItem} view */
-export function addressOfView(view) {
+export function viewAddress(view) {
   if (view.page === 'compare') {
     const { experiment, ...settings } = /** @type {Record<string, string>} */ (view.settings);
     return experiment && !settings.runs && !view.query
@@ -20,9 +20,9 @@ export function addressOfView(view) {
  * @param {{query: string, experiment: string, runs: string[]}} choice `runs`: the compared runs, because an address
  *   that chose them by a query does not list them
  */
-export function viewOfComparison(search, names, { query, experiment, runs }) {
+export function makeComparisonView(search, names, { query, experiment, runs }) {
   const parameters = Object.fromEntries([...new URLSearchParams(search)].filter(([name]) => names.includes(name)));
-  const { runs: named, query: _, ...settings } = parameters;
-  const chosen = experiment ? { experiment } : { runs: named || list().write(runs) };
-  return { page: /** @type {const} */ ('compare'), query, settings: { ...settings, ...(query ? {} : chosen) } };
+  const { runs: runIds, query: _, ...settings } = parameters;
+  const comparison = experiment ? { experiment } : { runs: runIds || list().write(runs) };
+  return { page: /** @type {const} */ ('compare'), query, settings: { ...settings, ...(query ? {} : comparison) } };
 }

@@ -5,7 +5,7 @@ import { formatDuration, formatMoney, formatPercent, formatValue } from '../text
  * Returns the seconds until a run is done, from its last step's time, or null while unknown.
  * @param {Api.RunItem} run
  */
-export function secondsLeft(run) {
+export function estimateSecondsLeft(run) {
   const perStep = run.summary?.last?.['time/step_seconds'];
   const stepsLeft = run.steps - (run.last_step ?? 0);
   return typeof perStep === 'number' && run.last_step > 0 && stepsLeft >= 0 ? perStep * stepsLeft : null;
@@ -13,7 +13,7 @@ export function secondsLeft(run) {
 
 /** @param {Api.RunItem} run */
 export const etaText = (run) => {
-  const seconds = secondsLeft(run);
+  const seconds = estimateSecondsLeft(run);
   return seconds === null ? '–' : `≈ ${formatDuration(seconds)}`;
 };
 

@@ -17,11 +17,11 @@ const PARTS = /** @type {const} */ (['database', 'broker', 'disk', 'history']);
  * @param {ServiceStatus | null} status of `GET /status`
  * @returns {{part: string, text: string}[]}
  */
-export function troubles(status) {
+export function listTroubles(status) {
   if (!status) return [];
   return PARTS.filter((part) => status[part] && status[part].state !== 'ok').map((part) => ({
     part,
-    text: [sentence(status[part]), WAITS[part], part === 'database' && unwritten(status.waiting)]
+    text: [makeSentence(status[part]), WAITS[part], part === 'database' && describeUnwritten(status.waiting)]
       .filter(Boolean)
       .join(' '),
   }));
@@ -36,15 +36,15 @@ export function waitingText(status, run) {
   if (!note) return '';
   const steps = note.steps ? `${plural(note.steps, 'step')} not yet stored` : 'no steps to store yet';
   const effect = note.is_held ? 'training is on hold' : 'training continues';
-  return `waiting for the database since ${clock(note.since)}: ${steps}; ${effect}`;
+  return `waiting for the database since ${formatClock(note.since)}: ${steps}; ${effect}`;
 }
 
-function unwritten(/** @type {Api.UnwrittenSteps[]} */ waiting) {
-  const steps = waiting.reduce((sum, note) => sum + note.steps, 0);
-  return steps ? `${plural(waiting.length, 'run')} with ${plural(steps, 'step')} not yet stored.` : '';
+function describeUnwritten(/** @type {Api.UnwrittenSteps[]} */ waitingSteps) {
+  const steps = waitingSteps.reduce((sum, note) => sum + note.steps, 0);
+  return steps ? `${plural(waitingSteps.length, 'run')} with ${plural(steps, 'step')} not yet stored.` : '';
 }
 
-const sentence = (/** @type {Api.ServicePart} */ { state, detail, since }) =>
-  `${detail[0].toUpperCase()}${detail.slice(1)}${state === 'older' ? '' : `, since ${clock(since)}`}.`;
+const makeSentence = (/** @type {Api.ServicePart} */ { state, detail, since }) =>
+  `${detail[0].toUpperCase()}${detail.slice(1)}${state === 'older' ? '' : `, since ${formatClock(since)}`}.`;
 
-const clock = (/** @type {string} */ time) => new Date(time).toLocaleTimeString();
+const formatClock = (/** @type {string} */ time) => new Date(time).toLocaleTimeString();

@@ -25,24 +25,24 @@ const runsNoPrograms = (/** @type {Api.WorkerSlot} */ { stats }) => Boolean(stat
  * Returns a sentence about missing sandbox layers on some worker, or '' if every layer is active.
  * @param {Api.WorkerSlot[]} items
  */
-export function sandboxGaps(items) {
+export function describeSandboxGaps(items) {
   const gaps = new Map(items.filter(isAlive).map(({ host, stats }) => [host, stats?.sandbox?.missing ?? []]));
-  const parts = [...gaps]
-    .filter(([, missing]) => missing.length)
-    .map(([host, missing]) => `${host} has no ${missing.join(', ')}`);
-  if (!parts.length) return '';
-  const refusing = new Set(items.filter(isAlive).flatMap((slot) => (runsNoPrograms(slot) ? [slot.host] : [])));
-  const refused = refusing.size
-    ? ` ${[...refusing].join(', ')} refuses the reward code, plugins and the tool python.`
+  const gapTexts = [...gaps]
+    .filter(([, missingLayers]) => missingLayers.length)
+    .map(([host, missingLayers]) => `${host} has no ${missingLayers.join(', ')}`);
+  if (!gapTexts.length) return '';
+  const refusingHosts = new Set(items.filter(isAlive).flatMap((slot) => (runsNoPrograms(slot) ? [slot.host] : [])));
+  const refusedText = refusingHosts.size
+    ? ` ${[...refusingHosts].join(', ')} refuses the reward code, plugins and the tool python.`
     : '';
-  return `The sandbox for model output is incomplete: ${parts.join('; ')}.${refused} Run grpolab doctor there to see how to fix it.`;
+  return `The sandbox for model output is incomplete: ${gapTexts.join('; ')}.${refusedText} Run grpolab doctor there to see how to fix it.`;
 }
 
 /**
  * @param {{items: Api.WorkerSlot[], error: Error | null, loaded: boolean}} state
  * @returns {{tone: 'busy'|'idle'|'none'|'unknown', text: string}}
  */
-export function summary({ items, error, loaded }) {
+export function summarise({ items, error, loaded }) {
   if (!loaded) return { tone: 'unknown', text: 'workers …' };
   if (error) return { tone: 'none', text: 'service unreachable' };
   const alive = items.filter(isAlive);

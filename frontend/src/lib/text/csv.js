@@ -13,4 +13,4 @@ export function csvCell(cell) {
 }
 
 /** @param {string[]} head @param {unknown[][]} rows */
-export const csv = (head, rows) => [head, ...rows].map((row) => row.map(csvCell).join(',')).join('\n') + '\n';
+export const writeCsv = (head, rows) => [head, ...rows].map((row) => row.map(csvCell).join(',')).join('\n') + '\n';

@@ -6,29 +6,42 @@ export const MAX_CHANGES = 600;
 /** @typedef {{kind: 'same' | 'old' | 'new', text: string}} Part */
 
 /** Returns the words and the white space between them. @param {string} text @returns {string[]} */
-const words = (text) => text.split(/(\s+)/).filter(Boolean);
+const splitWords = (text) => text.split(/(\s+)/).filter(Boolean);
 
 /**
  * Returns the parts of two texts in order: `same` and `old` form the first text, `same` and `new` the second. Returns
  * null if they differ in more than `maxChanges` words.
- * @param {string} before @param {string} after @param {number} [maxChanges]
+ * @param {string} oldText @param {string} newText @param {number} [maxChanges]
  * @returns {Part[] | null}
  */
-export function wordDiff(before, after, maxChanges = MAX_CHANGES) {
-  const [a, b] = [words(before), words(after)];
+export function diffWords(oldText, newText, maxChanges = MAX_CHANGES) {
+  const [oldWords, newWords] = [splitWords(oldText), splitWords(newText)];
   let start = 0;
-  while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
+  while (start < oldWords.length && start < newWords.length && oldWords[start] === newWords[start]) start += 1;
   let end = 0;
-  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
-  const middle = changes(a.slice(start, a.length - end), b.slice(start, b.length - end), maxChanges);
+  while (
+    end < oldWords.length - start &&
+    end < newWords.length - start &&
+    oldWords[oldWords.length - 1 - end] === newWords[newWords.length - 1 - end]
+  )
+    end += 1;
+  const middle = findChanges(
+    oldWords.slice(start, oldWords.length - end),
+    newWords.slice(start, newWords.length - end),
+    maxChanges,
+  );
   if (!middle) return null;
-  const unchanged = (/** @type {string[]} */ texts) =>
+  const markUnchanged = (/** @type {string[]} */ texts) =>
     texts.map((text) => /** @type {Part} */ ({ kind: 'same', text }));
-  return joined([...unchanged(a.slice(0, start)), ...middle, ...unchanged(a.slice(a.length - end))]);
+  return joinParts([
+    ...markUnchanged(oldWords.slice(0, start)),
+    ...middle,
+    ...markUnchanged(oldWords.slice(oldWords.length - end)),
+  ]);
 }
 
 /** @param {string[]} a @param {string[]} b @param {number} maxChanges @returns {Part[] | null} */
-function changes(a, b, maxChanges) {
+function findChanges(a, b, maxChanges) {
   const limit = Math.min(maxChanges, a.length + b.length);
   /** Furthest position in `a` on each diagonal. @type {Map<number, number>} */
   let reach = new Map([[1, 0]]);
@@ -41,7 +54,7 @@ function changes(a, b, maxChanges) {
       let x = isDown(reach, k, d) ? (reach.get(k + 1) ?? 0) : (reach.get(k - 1) ?? 0) + 1;
       while (x < a.length && x - k < b.length && a[x] === b[x - k]) x += 1;
       reach.set(k, x);
-      if (x >= a.length && x - k >= b.length) return backwards(trace, a, b);
+      if (x >= a.length && x - k >= b.length) return walkBackwards(trace, a, b);
     }
   }
   return null;
@@ -51,7 +64,7 @@ function changes(a, b, maxChanges) {
 const isDown = (reach, k, d) => k === -d || (k !== d && (reach.get(k - 1) ?? 0) < (reach.get(k + 1) ?? 0));
 
 /** @param {Map<number, number>[]} trace @param {string[]} a @param {string[]} b */
-function backwards(trace, a, b) {
+function walkBackwards(trace, a, b) {
   /** @type {Part[]} */
   const parts = [];
   let [x, y] = [a.length, b.length];
@@ -73,13 +86,13 @@ function backwards(trace, a, b) {
 }
 
 /** Returns the parts with neighbours of the same kind joined. @param {Part[]} parts @returns {Part[]} */
-function joined(parts) {
+function joinParts(parts) {
   /** @type {Part[]} */
-  const merged = [];
+  const mergedParts = [];
   for (const { kind, text } of parts) {
-    const last = merged[merged.length - 1];
+    const last = mergedParts[mergedParts.length - 1];
     if (last?.kind === kind) last.text += text;
-    else merged.push({ kind, text });
+    else mergedParts.push({ kind, text });
   }
-  return merged;
+  return mergedParts;
 }

@@ -14,7 +14,7 @@ const SPELLED = { NaN: 'NaN', Infinity: '∞', '-Infinity': '−∞' };
  */
 export const isNonFinite = (value) => typeof value === 'string' && Object.hasOwn(SPELLED, value);
 
-const minus = (/** @type {string} */ text) => text.replaceAll('-', '−');
+const withMinusSign = (/** @type {string} */ text) => text.replaceAll('-', '−');
 
 /**
  * Returns a metric value with at most about four significant digits.
@@ -26,13 +26,13 @@ export function formatValue(value) {
   if (typeof value !== 'number') return String(value);
   const size = Math.abs(value);
   if (size === 0) return '0';
-  if (size >= 1e6 || size < 1e-3) return exponential(value);
-  if (Number.isInteger(value)) return minus(grouped(value));
-  return minus(value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3));
+  if (size >= 1e6 || size < 1e-3) return formatExponential(value);
+  if (Number.isInteger(value)) return withMinusSign(formatGrouped(value));
+  return withMinusSign(value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3));
 }
 
-const exponential = (/** @type {number} */ value) =>
-  minus(
+const formatExponential = (/** @type {number} */ value) =>
+  withMinusSign(
     value
       .toExponential(2)
       .replace('e+', 'e')
@@ -40,17 +40,17 @@ const exponential = (/** @type {number} */ value) =>
   );
 
 /** Returns an integer with thin spaces between thousands. @param {number} value */
-export const grouped = (value) =>
+export const formatGrouped = (value) =>
   Math.round(value)
     .toString()
     .replace(/\B(?=(\d{3})+$)/g, '\u202f');
 
 /** @param {number | null | undefined} value */
-export const formatCount = (value) => (value === null || value === undefined ? NONE : grouped(value));
+export const formatCount = (value) => (value === null || value === undefined ? NONE : formatGrouped(value));
 
 /** @param {number | null | undefined} share 0-1 */
 export const formatPercent = (share, digits = 0) =>
-  typeof share === 'number' ? `${minus((share * 100).toFixed(digits))} %` : NONE;
+  typeof share === 'number' ? `${withMinusSign((share * 100).toFixed(digits))} %` : NONE;
 
 /** @type {[number, string][]} */
 const THOUSANDS = [
@@ -63,12 +63,12 @@ const THOUSANDS = [
 export function formatShort(value) {
   if (typeof value !== 'number') return NONE;
   for (const [size, letter] of THOUSANDS) {
-    if (Math.abs(value) >= size) return `${trimmed(value / size)} ${letter}`;
+    if (Math.abs(value) >= size) return `${formatTrimmed(value / size)} ${letter}`;
   }
-  return trimmed(value);
+  return formatTrimmed(value);
 }
 
-const trimmed = (/** @type {number} */ value) => minus(Number(value.toPrecision(3)).toString());
+const formatTrimmed = (/** @type {number} */ value) => withMinusSign(Number(value.toPrecision(3)).toString());
 
 /** @type {[number, string][]} */
 const BYTES = [
@@ -81,7 +81,7 @@ const BYTES = [
 export function formatBytes(bytes) {
   if (typeof bytes !== 'number') return NONE;
   for (const [size, unit] of BYTES) {
-    if (bytes >= size) return `${trimmed(bytes / size)} ${unit}`;
+    if (bytes >= size) return `${formatTrimmed(bytes / size)} ${unit}`;
   }
   return `${Math.round(bytes)} B`;
 }
@@ -93,11 +93,12 @@ export const formatRate = (rate) => (typeof rate === 'number' ? `${formatBytes(r
 export function formatDuration(seconds) {
   if (typeof seconds !== 'number' || !Number.isFinite(seconds)) return NONE;
   if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
-  const rounded = Math.round(seconds);
-  if (rounded < 60) return `${rounded} s`;
-  if (rounded < 3600) return `${Math.floor(rounded / 60)} min ${two(rounded % 60)} s`;
-  if (rounded < 86_400) return `${Math.floor(rounded / 3600)} h ${two(Math.floor((rounded % 3600) / 60))} min`;
-  return `${Math.floor(rounded / 86_400)} d ${Math.floor((rounded % 86_400) / 3600)} h`;
+  const wholeSeconds = Math.round(seconds);
+  if (wholeSeconds < 60) return `${wholeSeconds} s`;
+  if (wholeSeconds < 3600) return `${Math.floor(wholeSeconds / 60)} min ${padTwo(wholeSeconds % 60)} s`;
+  if (wholeSeconds < 86_400)
+    return `${Math.floor(wholeSeconds / 3600)} h ${padTwo(Math.floor((wholeSeconds % 3600) / 60))} min`;
+  return `${Math.floor(wholeSeconds / 86_400)} d ${Math.floor((wholeSeconds % 86_400) / 3600)} h`;
 }
 
 /** @type {[number, string][]} largest value in seconds, unit */
@@ -110,7 +111,7 @@ const TIME_UNITS = [
 const SECONDS_IN = { s: 1, min: 60, h: 3600, d: 86_400 };
 
 /** Returns the unit in which a duration has few digits. @param {number} seconds */
-const timeUnitOf = (seconds) =>
+const chooseTimeUnit = (seconds) =>
   /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([limit]) => seconds < limit)?.[1] ?? 'd');
 
 /** Smallest number in the larger unit at the lower end of a range. */
@@ -123,7 +124,7 @@ const MIN_IN_LARGER_UNIT = 0.1;
  */
 export function formatDurationRange(low, high) {
   if (typeof low !== 'number' || typeof high !== 'number') return NONE;
-  const unit = timeUnitOf(high);
+  const unit = chooseTimeUnit(high);
   const [from, to] = [low, high].map((seconds) => Number((seconds / SECONDS_IN[unit]).toPrecision(2)));
   if (from === to) return `${to}\u00a0${unit}`;
   return from < MIN_IN_LARGER_UNIT
@@ -134,7 +135,7 @@ export function formatDurationRange(low, high) {
 /** Returns an amount of money without its currency. @param {number} amount */
 export const formatMoney = (amount) => (amount && amount < 0.01 ? '< 0.01' : amount.toFixed(2));
 
-const two = (/** @type {number} */ n) => String(n).padStart(2, '0');
+const padTwo = (/** @type {number} */ n) => String(n).padStart(2, '0');
 
 /**
  * Returns the age of a time: `just now`, `12 s ago`, `3 h ago`, or the date after a week.
@@ -157,14 +158,14 @@ export function formatAgo(time, now = Date.now()) {
  */
 export function formatTime(time) {
   if (!time) return NONE;
-  const at = new Date(time);
-  const date = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join('-');
-  return `${date} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(':')}`;
+  const moment = new Date(time);
+  const date = [moment.getFullYear(), padTwo(moment.getMonth() + 1), padTwo(moment.getDate())].join('-');
+  return `${date} ${[moment.getHours(), moment.getMinutes(), moment.getSeconds()].map(padTwo).join(':')}`;
 }
 
 /** Returns a count with its noun: `1 run`, `3 runs`. @param {number} count @param {string} noun */
 export const plural = (count, noun, many = `${noun}s`) => `${formatCount(count)} ${count === 1 ? noun : many}`;
 
 /** Returns the first names of a list and the number of the others. @param {string[]} names @param {number} limit */
-export const someOf = (names, limit) =>
+export const listSome = (names, limit) =>
   names.length > limit + 1 ? `${names.slice(0, limit).join(', ')} and ${names.length - limit} more` : names.join(', ');

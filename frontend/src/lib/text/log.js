@@ -5,7 +5,7 @@ const ANSI = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)
 
 /** @param {string} text */
 export const terminalText = (text) =>
-  text.replace(ANSI, '').replaceAll('\r\n', '\n').split('\n').map(lastWritten).join('\n');
+  text.replace(ANSI, '').replaceAll('\r\n', '\n').split('\n').map(findLastWritten).join('\n');
 
 /** Returns the final text of a line after all carriage returns. @param {string} line */
-const lastWritten = (line) => (line.includes('\r') ? line.replace(/\r+$/, '').split('\r').at(-1) : line);
+const findLastWritten = (line) => (line.includes('\r') ? line.replace(/\r+$/, '').split('\r').at(-1) : line);

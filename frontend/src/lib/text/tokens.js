@@ -1,15 +1,15 @@
 /** The parts of a policy's text and the colours of its tokens. */
-import { visible } from './visible.js';
+import { makeVisible } from './visible.js';
 import { lookup } from '../lookup.js';
 
 /** Returns text in one line, with collapsed white space. @param {string} text */
-export const oneLine = (text) => visible(text).replace(/\s+/g, ' ').trim();
+export const toOneLine = (text) => makeVisible(text).replace(/\s+/g, ' ').trim();
 
 /**
  * Returns the start of a text of at most `limit` UTF-16 units without splitting a character.
  * @param {string} text @param {number} limit
  */
-export function startOf(text, limit) {
+export function takeStart(text, limit) {
   if (text.length <= limit) return text;
   const end = /[\ud800-\udbff]/.test(text[limit - 1]) ? limit - 1 : limit;
   return text.slice(0, end);
@@ -28,9 +28,9 @@ export const LEVELS = 8;
 const DECADES = 6;
 
 /** @param {number} value */
-const byDecades = (value) => Math.sign(value) * Math.max(0, 1 + Math.log10(Math.abs(value)) / DECADES);
+const scaleByDecades = (value) => Math.sign(value) * Math.max(0, 1 + Math.log10(Math.abs(value)) / DECADES);
 
-const SIGNED_LOG = { unit: 'of the loss, by decades', low: '≤ −1', high: '≥ 1 (0: below 1e−6)', level: byDecades };
+const SIGNED_LOG = { unit: 'of the loss, by decades', low: '≤ −1', high: '≥ 1 (0: below 1e−6)', level: scaleByDecades };
 
 /** Values by which tokens can be coloured. @satisfies {Record<string, Colouring>} */
 export const COLOURINGS = {
@@ -90,43 +90,48 @@ export const COLOURINGS = {
 
 /** @typedef {keyof typeof COLOURINGS} ColourName */
 
-/** Returns whether a scale has a negative half. @param {string} by */
-export const isSigned = (by) => !['logprob', 'entropy', 'kl'].includes(by);
+/** Returns whether a scale has a negative half. @param {string} colouring */
+export const isSigned = (colouring) => !['logprob', 'entropy', 'kl'].includes(colouring);
 
 /**
  * Returns the colour level of a token's value from -LEVELS to LEVELS, or `null` without a value (masked, not recorded).
- * @param {ColourName} by
+ * @param {ColourName} colouring
  * @param {number | string | null | undefined} value
  */
-export function levelOf(by, value) {
-  if (value === '-Infinity') return by === 'logprob' ? LEVELS : null;
+export function findLevel(colouring, value) {
+  if (value === '-Infinity') return colouring === 'logprob' ? LEVELS : null;
   if (typeof value !== 'number' || Number.isNaN(value)) return null;
-  const lowest = isSigned(by) ? -1 : 0;
-  return Math.round(Math.min(1, Math.max(lowest, COLOURINGS[by].level(value))) * LEVELS) || 0;
+  const lowest = isSigned(colouring) ? -1 : 0;
+  return Math.round(Math.min(1, Math.max(lowest, COLOURINGS[colouring].level(value))) * LEVELS) || 0;
 }
 
 /** Returns the CSS class of a colour level. @param {number | null} level */
-export const levelClass = (level) => (level === null ? 'is-masked' : level < 0 ? `cold-${-level}` : `heat-${level}`);
+export const chooseLevelClass = (level) =>
+  level === null ? 'is-masked' : level < 0 ? `cold-${-level}` : `heat-${level}`;
 
 /**
  * Returns a completion's values by which its tokens are coloured, or undefined if they were not recorded.
  * @param {Api.TokensAnswer} tokens
- * @param {ColourName} by
+ * @param {ColourName} colouring
  * @returns {(number | string)[] | undefined}
  */
-export function valuesOf(tokens, by) {
+export function readValues(tokens, colouring) {
   const { arrays, advantage } = tokens;
-  if (by === 'mismatch') {
-    const trainer = arrays.old_logprob ?? arrays.policy_logprob;
-    return trainer && arrays.logprob && trainer.map((value, i) => difference(value, arrays.logprob[i]));
+  if (colouring === 'mismatch') {
+    const trainerLogprobs = arrays.old_logprob ?? arrays.policy_logprob;
+    return (
+      trainerLogprobs &&
+      arrays.logprob &&
+      trainerLogprobs.map((value, i) => computeDifference(value, arrays.logprob[i]))
+    );
   }
-  if (by === 'advantage' && !arrays.advantage && typeof advantage === 'number')
+  if (colouring === 'advantage' && !arrays.advantage && typeof advantage === 'number')
     return tokens.tokens.map(() => advantage);
-  return arrays[by];
+  return arrays[colouring];
 }
 
 /** @param {number | string} a @param {number | string} b */
-const difference = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : 'NaN');
+const computeDifference = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : 'NaN');
 
 /**
  * Returns chunks of about `limit` characters and at least one token, as [first, end).
@@ -134,7 +139,7 @@ const difference = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a
  * @param {number} limit
  * @returns {[number, number][]}
  */
-export function chunksOf(tokens, limit) {
+export function splitChunks(tokens, limit) {
   /** @type {[number, number][]} */
   const chunks = [];
   let first = 0;
@@ -164,7 +169,7 @@ export function readTokenAddress(text) {
  * @param {number[] | boolean[] | undefined} mask
  * @param {number} index
  */
-export const valueAt = (array, mask, index) => (mask && !mask[index] ? null : (array?.[index] ?? null));
+export const readValue = (array, mask, index) => (mask && !mask[index] ? null : (array?.[index] ?? null));
 
 /** Returns a probability from its logarithm as readable text, even for tiny values. @param {number} logprob */
 export function probabilityText(logprob) {
@@ -178,21 +183,21 @@ export function probabilityText(logprob) {
 const WHITE = { '\n': '⏎', '\t': '⇥', ' ': '␣' };
 
 /** Returns a token with visible white space. @param {string} token */
-export const spelledToken = (token) =>
-  token === '' ? '∅' : [...token].map((c) => lookup(WHITE, c) ?? visible(c)).join('');
+export const spellToken = (token) =>
+  token === '' ? '∅' : [...token].map((c) => lookup(WHITE, c) ?? makeVisible(c)).join('');
 
 /**
  * Returns the likeliest alternatives to a token, without those that sampling cut off, or none if they were not
  * recorded.
- * @param {Api.TokensAnswer} tokens @param {number} at
+ * @param {Api.TokensAnswer} tokens @param {number} index
  * @returns {{id: number, text: string | null, probability: string, isDrawn: boolean}[]} `text` null: unknown here
  */
-export function alternativesAt({ alternatives, token_ids: drawn }, at) {
+export function listAlternatives({ alternatives, token_ids: drawnIds }, index) {
   const { ids = [], logprobs = [], strings = {} } = alternatives ?? {};
-  return (ids[at] ?? []).flatMap((id, rank) => {
-    const logprob = logprobs[at][rank];
+  return (ids[index] ?? []).flatMap((id, rank) => {
+    const logprob = logprobs[index][rank];
     if (typeof logprob !== 'number') return [];
-    const text = Object.hasOwn(strings, id) ? spelledToken(strings[id]) : null;
-    return [{ id, text, probability: probabilityText(logprob), isDrawn: id === drawn[at] }];
+    const text = Object.hasOwn(strings, id) ? spellToken(strings[id]) : null;
+    return [{ id, text, probability: probabilityText(logprob), isDrawn: id === drawnIds[index] }];
   });
 }

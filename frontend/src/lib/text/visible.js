@@ -23,7 +23,7 @@ const HIDDEN = new RegExp(
 /** @typedef {{text: string, isCode: boolean}} Piece */
 
 /** Returns the code point of a character, such as `U+202E`. @param {string} character */
-export const codePoint = (character) =>
+export const formatCodePoint = (character) =>
   `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
 
 /**
@@ -31,17 +31,17 @@ export const codePoint = (character) =>
  * @param {string} text
  * @returns {Piece[]}
  */
-export function visiblePieces(text) {
-  const pieces = [];
+export function splitVisible(text) {
+  const segments = [];
   let from = 0;
   for (const match of text.matchAll(HIDDEN)) {
-    if (match.index > from) pieces.push({ text: text.slice(from, match.index), isCode: false });
-    pieces.push({ text: codePoint(match[0]), isCode: true });
+    if (match.index > from) segments.push({ text: text.slice(from, match.index), isCode: false });
+    segments.push({ text: formatCodePoint(match[0]), isCode: true });
     from = match.index + match[0].length;
   }
-  if (from < text.length) pieces.push({ text: text.slice(from), isCode: false });
-  return pieces;
+  if (from < text.length) segments.push({ text: text.slice(from), isCode: false });
+  return segments;
 }
 
 /** Returns the visible text as one string, with hidden characters as `‹U+200B›`. @param {string} text */
-export const visible = (text) => text.replace(HIDDEN, (character) => `‹${codePoint(character)}›`);
+export const makeVisible = (text) => text.replace(HIDDEN, (character) => `‹${formatCodePoint(character)}›`);
