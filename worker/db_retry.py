@@ -29,7 +29,7 @@ def _report_nothing(_fault: Fault) -> None:
 
 
 def retry_transaction(
-    sessions: Sessions, transact: Callable[[Session], Result], *, waiting: Waiting = _report_nothing
+    sessions: Sessions, transact: Callable[[Session], Result], *, report_waiting: Waiting = _report_nothing
 ) -> Result:
     """Run a transaction, and retry it while the database is away, locked, full or read-only.
 
@@ -40,11 +40,11 @@ def retry_transaction(
         with sessions.begin() as session:
             return transact(session)
 
-    return _retry(run_transaction, sessions, waiting)
+    return _retry(run_transaction, sessions, report_waiting)
 
 
 def retry_query(
-    sessions: Sessions, query: Callable[[Session], Result], *, waiting: Waiting = _report_nothing
+    sessions: Sessions, query: Callable[[Session], Result], *, report_waiting: Waiting = _report_nothing
 ) -> Result:
     """Return the result of a query, retried while the database is away; no writer waits for it."""
 
@@ -52,20 +52,20 @@ def retry_query(
         with open_read_session(sessions) as session:
             return query(session)
 
-    return _retry(run_query, sessions, waiting)
+    return _retry(run_query, sessions, report_waiting)
 
 
-def _retry(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) -> Result:
+def _retry(operation: Callable[[], Result], sessions: Sessions, report_waiting: Waiting) -> Result:
     failures = 0
     while True:
         try:
-            return once()
+            return operation()
         except SQLAlchemyError as error:
             fault = database_fault(error, database_address(sessions))
             if fault is None or fault.kind == "damaged":
                 raise
             logger.warning("%s, trying again: %s", fault.sentence, first_line(error))
-            waiting(fault)
+            report_waiting(fault)
             time.sleep(PAUSES_SECONDS[min(failures, len(PAUSES_SECONDS) - 1)])
             failures += 1
 

@@ -50,7 +50,7 @@ def serve_forks(descriptor: int) -> None:
     requests.close()
 
 
-def _fork(requests: socket.socket, running: dict[int, int]) -> bool:
+def _fork(requests: socket.socket, status_fd_by_pid: dict[int, int]) -> bool:
     """Fork for the next request, and return whether this process is the fork."""
     message, descriptors, _, _ = socket.recv_fds(requests, MAX_BYTES, 4)
     if not message:
@@ -67,7 +67,7 @@ def _fork(requests: socket.socket, running: dict[int, int]) -> bool:
     for fd in streams if child > 0 else descriptors:
         os.close(fd)
     if child > 0:
-        running[child] = pipe
+        status_fd_by_pid[child] = pipe
     return False
 
 
@@ -84,13 +84,13 @@ def _become_trainer(environment: dict[str, str], streams: Sequence[int], pipe: i
     sys.stderr = os.fdopen(2, "w", buffering=1)
 
 
-def _report(running: dict[int, int]) -> None:
+def _report(status_fd_by_pid: dict[int, int]) -> None:
     """Report the exit code of each trainer that has ended."""
-    while running:  # one signal may cover several trainers
+    while status_fd_by_pid:  # one signal may cover several trainers
         child, status = os.waitpid(-1, os.WNOHANG)
         if not child:
             return
-        pipe = running.pop(child)
+        pipe = status_fd_by_pid.pop(child)
         with contextlib.suppress(OSError):  # the reader has ended
             os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
         os.close(pipe)

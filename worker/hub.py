@@ -119,28 +119,33 @@ def _answer_reader() -> Callable[[Any], None]:
     return read
 
 
-def _check_room(cache: Path, listed: int) -> None:
+def _check_room(cache: Path, listed_bytes: int) -> None:
     available_bytes = free_bytes(cache)
-    if listed and available_bytes is not None and available_bytes < listed + UNLISTED_BYTES + RESERVE_BYTES:
+    if (
+        listed_bytes
+        and available_bytes is not None
+        and available_bytes < listed_bytes + UNLISTED_BYTES + RESERVE_BYTES
+    ):
         raise TooLarge(
-            f"it has {size_text(listed)} to download, and {size_text(available_bytes)} are free on {cache}"
+            f"it has {size_text(listed_bytes)} to download, "
+            f"and {size_text(available_bytes)} are free on {cache}"
         )
 
 
-def _make_counter(listed: int) -> type[tqdm]:
+def _make_counter(listed_bytes: int) -> type[tqdm]:
     """Return a progress bar class that counts bytes before they are written.
 
     It raises TooLarge if they exceed the limit.
     """
 
     class Counter(tqdm):
-        taken = 0.0
+        received_bytes = 0.0
 
         def update(self, n: float | None = 1) -> bool | None:
-            self.taken += n or 0
-            if self.taken > listed + UNLISTED_BYTES:
+            self.received_bytes += n or 0
+            if self.received_bytes > listed_bytes + UNLISTED_BYTES:
                 abort_xet_session()  # xet calls this method from threads that continue after an error
-                raise TooLarge(f"the hub sends more than the {size_text(listed)} that it lists")
+                raise TooLarge(f"the hub sends more than the {size_text(listed_bytes)} that it lists")
             return super().update(n)
 
     return Counter

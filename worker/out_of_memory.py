@@ -45,10 +45,10 @@ def is_gpu_error(error: BaseException) -> bool:
 class GpuMemory(NamedTuple):
     """The memory of a GPU at one moment, in bytes."""
 
-    held: int
+    reserved_bytes: int
     """Number of bytes that this process holds for its tensors."""
-    free: int
-    total: int
+    free_bytes: int
+    total_bytes: int
 
 
 def _gpu_memory() -> GpuMemory | None:
@@ -65,10 +65,11 @@ def _gpu_memory() -> GpuMemory | None:
 
 def gpu_text(memory: GpuMemory) -> str:
     """Return a sentence about the processes that hold a GPU's memory."""
-    held_elsewhere = max(0, memory.total - memory.free - memory.held)
+    held_elsewhere = max(0, memory.total_bytes - memory.free_bytes - memory.reserved_bytes)
     return (
-        f"the trainer held {size_text(memory.held)} of the GPU's {size_text(memory.total)}, "
-        f"other processes and CUDA itself {size_text(held_elsewhere)}; {size_text(memory.free)} were free"
+        f"the trainer held {size_text(memory.reserved_bytes)} of the GPU's "
+        f"{size_text(memory.total_bytes)}, other processes and CUDA itself {size_text(held_elsewhere)}; "
+        f"{size_text(memory.free_bytes)} were free"
     )
 
 

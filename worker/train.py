@@ -102,9 +102,9 @@ def _log_lines() -> None:
         logging.getLogger(chatty).setLevel(logging.ERROR)
 
 
-def _listen_to_signals(stopping: threading.Event, assigned: threading.Event) -> None:
+def _listen_to_signals(stopping: threading.Event, is_assigned: threading.Event) -> None:
     def on_sigterm(_number: int, _frame: object) -> None:
-        if not assigned.is_set():
+        if not is_assigned.is_set():
             os._exit(EXIT_ORPHANED)
         stopping.set()
 

@@ -111,7 +111,7 @@ class Completion:
         return self.finish_reason == "length"
 
     @property
-    def written(self) -> int:
+    def written_tokens(self) -> int:
         """Number of tokens that the policy wrote, excluding observations."""
         return len(self.ids) if self.generated is None else int(self.generated.sum())
 

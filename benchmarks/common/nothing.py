@@ -32,7 +32,7 @@ class NullRecorder:
     def flush(self) -> None: ...
 
     @contextmanager
-    def lull(self) -> Iterator[None]:
+    def allow_writes(self) -> Iterator[None]:
         """Do nothing between two steps."""
         yield
 

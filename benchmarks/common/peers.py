@@ -22,17 +22,17 @@ REQUIREMENTS_BY_PEER = {
 }
 
 
-def python_of_trl() -> Path:
+def ensure_trl_python() -> Path:
     """Return the interpreter that can import TRL."""
-    return python_of("trl")
+    return ensure_python("trl")
 
 
-def python_of_rlwatch() -> Path:
+def ensure_rlwatch_python() -> Path:
     """Return the interpreter that can import rlwatch."""
-    return python_of("rlwatch")
+    return ensure_python("rlwatch")
 
 
-def python_of(peer: str) -> Path:
+def ensure_python(peer: str) -> Path:
     """Return the interpreter of a peer's environment, which is created when first needed."""
     environment = ROOT / f".venv-{peer}"
     python = environment / "bin" / "python"
@@ -43,7 +43,7 @@ def python_of(peer: str) -> Path:
     return python
 
 
-def version_of(checkout: Path) -> str:
+def read_commit(checkout: Path) -> str:
     """Return the abbreviated commit of a peer."""
     command = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=8"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -35,7 +35,7 @@ class Size:
     rounds: int = 5
     seconds: float = 3.0
     """Duration of one measurement, in seconds."""
-    within: float = 600.0
+    create_seconds: float = 600.0
     """Time limit for a peer to create the runs of a table, in seconds."""
 
 
@@ -44,7 +44,7 @@ QUICK_SIZE = Size(
     tables=(60, 120),
     rounds=2,
     seconds=0.5,
-    within=5.0,
+    create_seconds=5.0,
 )
 
 
@@ -80,7 +80,7 @@ def measure_systems(size: Size, databases: list[str], peers: list[str]) -> Compa
             local_services[database] = LocalService(stack.enter_context(installation(database)))
             stack.callback(local_services[database].stop)
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpolab-curves-")))
-        plan = Plan(size.runs, size.steps, size.tables, size.rounds, size.seconds, size.within)
+        plan = Plan(size.runs, size.steps, size.tables, size.rounds, size.seconds, size.create_seconds)
         return measure_beside(local_services, peers, root, plan)
 
 

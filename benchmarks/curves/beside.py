@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.common.peers import python_of, run
-from benchmarks.curves.data import METRIC_NAME, SPIKE_VALUE, names_of, write_curves
-from benchmarks.curves.measure import ResponseStats, ask
+from benchmarks.common.peers import ensure_python, run
+from benchmarks.curves.data import METRIC_NAME, SPIKE_VALUE, make_names, write_curves
+from benchmarks.curves.measure import ResponseStats, send_requests
 from benchmarks.curves.ours import LocalService
 from benchmarks.curves.peers import HttpRequest, PeerServer
 
@@ -24,7 +24,7 @@ RUNS_PAGE_REQUEST = HttpRequest("GET", "/api/v1/runs?sort=-created_at&limit=50")
 """First request of the page *Runs*."""
 
 
-def chart_of(runs: Sequence[str], **parameters: str | int) -> HttpRequest:
+def make_chart_request(runs: Sequence[str], **parameters: str | int) -> HttpRequest:
     """Return the pages' request for one chart."""
     defaults = {
         "runs": ",".join(runs),
@@ -48,9 +48,9 @@ class System:
     chart: str = ""
     """Request of the system's page for one chart of all runs. NUMBER in it makes each answer new."""
     table: str = ""
-    loading: float = 0.0
+    loading_seconds: float = 0.0
     """Seconds until all points were stored."""
-    cold: float = 0.0
+    cold_seconds: float = 0.0
     """Seconds for the first chart after the start of the server."""
     survived: tuple[int, int] = (0, 0)
     """Numbers of the chart's runs in which the spike and the NaN are preserved."""
@@ -65,7 +65,7 @@ class Comparison:
     """All systems, and the peers that could not be measured, with the reason."""
 
     systems: list[System]
-    absent: dict[str, str]
+    reason_by_absent: dict[str, str]
     load_average: float = 0.0
     """Load of the machine over the last minute before measuring."""
 
@@ -85,32 +85,36 @@ class Plan:
 
 
 def measure_beside(
-    ours: Mapping[str, LocalService], peers: Sequence[str], root: Path, plan: Plan
+    local_services: Mapping[str, LocalService], peers: Sequence[str], root: Path, plan: Plan
 ) -> Comparison:
     """Load everything, then send requests in turn, while the tables grow between the rounds."""
     write_curves(root / "curves", plan.runs, plan.steps)
     servers: dict[str, PeerServer] = {}
     comparison = Comparison(
-        [_load_ours(name, local_service, plan.runs, plan.steps) for name, local_service in ours.items()], {}
+        [
+            _load_local(name, local_service, plan.runs, plan.steps)
+            for name, local_service in local_services.items()
+        ],
+        {},
     )
     try:
         for peer in peers:
             try:
-                system, servers[peer] = _load_peer(peer, root, names_of(plan.runs))
+                system, servers[peer] = _load_peer(peer, root, make_names(plan.runs))
             except (RuntimeError, subprocess.CalledProcessError, httpx2.HTTPError) as error:
-                comparison.absent[peer] = str(error)
+                comparison.reason_by_absent[peer] = str(error)
             else:
                 comparison.systems.append(system)
         for system, clients, request in _turns(comparison.systems, plan, lambda system: system.chart):
-            _ask(system, system.charts.setdefault(clients, ResponseStats()), request, clients, plan)
+            _send_requests(system, system.charts.setdefault(clients, ResponseStats()), request, clients, plan)
         servers_with_table = dict(servers)
         for size in plan.tables:
-            for local_service in ours.values():
+            for local_service in local_services.values():
                 local_service.add_runs(size - local_service.count, 1)
                 local_service.settle()
             for peer, server in list(servers_with_table.items()):
-                if reason := _create_runs_until(peer, server, root, size, within=plan.create_seconds):
-                    comparison.absent[f"The table of {size:,} runs of {peer}"] = reason
+                if reason := _create_runs_until(peer, server, root, size, time_limit=plan.create_seconds):
+                    comparison.reason_by_absent[f"The table of {size:,} runs of {peer}"] = reason
                     del servers_with_table[peer]
             measured_systems = [
                 system
@@ -118,7 +122,7 @@ def measure_beside(
                 if not system.peer or system.peer in servers_with_table
             ]
             for system, clients, request in _turns(measured_systems, plan, lambda system: system.table):
-                _ask(
+                _send_requests(
                     system, system.tables.setdefault((size, clients), ResponseStats()), request, clients, plan
                 )
     finally:
@@ -128,10 +132,12 @@ def measure_beside(
     return comparison
 
 
-def _ask(system: System, into: ResponseStats, request: str, clients: int, plan: Plan) -> None:
+def _send_requests(system: System, stats: ResponseStats, request: str, clients: int, plan: Plan) -> None:
     """Send requests. Errors of a peer are counted, and errors of this service end the benchmark."""
     may_fail = bool(system.peer)
-    ask(into, system.port, request, clients=clients, seconds=plan.measurement_seconds, may_fail=may_fail)
+    send_requests(
+        stats, system.port, request, clients=clients, seconds=plan.measurement_seconds, may_fail=may_fail
+    )
 
 
 def _turns(
@@ -144,12 +150,12 @@ def _turns(
                 yield system, clients, request(system)
 
 
-def _create_runs_until(peer: str, server: PeerServer, root: Path, size: int, *, within: float) -> str:
+def _create_runs_until(peer: str, server: PeerServer, root: Path, size: int, *, time_limit: float) -> str:
     """Create runs until there are `size` of them, and return the reason if that takes too long."""
     print(f"{peer}: {size:,} runs", flush=True)
     run_count = len(server.runs)
     created = _create_runs_in_subprocess(
-        peer, root, [f"run-{number:05}" for number in range(run_count, size)], within=within
+        peer, root, [f"run-{number:05}" for number in range(run_count, size)], time_limit=time_limit
     )
     server.runs += created["ids"]
     if len(server.runs) < size:
@@ -157,28 +163,28 @@ def _create_runs_until(peer: str, server: PeerServer, root: Path, size: int, *, 
         return f"making a run takes {seconds_per_run:.2f} s"
     if peer == "tensorboard":
         try:
-            _wait_for_runs(server, size, within)
+            _wait_for_runs(server, size, time_limit)
         except RuntimeError as error:
             return str(error)
     return ""
 
 
-def _load_ours(database: str, ours: LocalService, runs: int, steps: int) -> System:
-    ids = ours.add_runs(runs, steps)
-    seconds = ours.add_curves(ids, steps)
-    service = ours.serve()
+def _load_local(database: str, local_service: LocalService, runs: int, steps: int) -> System:
+    ids = local_service.add_runs(runs, steps)
+    seconds = local_service.add_curves(ids, steps)
+    service = local_service.serve()
     access = {"Authorization": f"Bearer {service.token}"}
     started_at = time.perf_counter()
-    response = service.http.get(chart_of(ids).path).raise_for_status()
+    response = service.http.get(make_chart_request(ids).path).raise_for_status()
     cold_seconds = time.perf_counter() - started_at
     series = response.json()["series"]
     return System(
         name=f"GRPO Lab, {database}",
         port=service.port,
-        chart=chart_of(ids, x_max="NUMBER").raw(service.port, **access),
+        chart=make_chart_request(ids, x_max="NUMBER").raw(service.port, **access),
         table=RUNS_PAGE_REQUEST.raw(service.port, **access),
-        loading=seconds,
-        cold=cold_seconds,
+        loading_seconds=seconds,
+        cold_seconds=cold_seconds,
         survived=(
             sum(SPIKE_VALUE in curve["values"] for curve in series),
             sum(any(point["value"] == "NaN" for point in curve["non_finite"]) for curve in series),
@@ -187,7 +193,7 @@ def _load_ours(database: str, ours: LocalService, runs: int, steps: int) -> Syst
 
 
 def _create_runs_in_subprocess(
-    peer: str, root: Path, names: Sequence[str], curves: Path | None = None, *, within: float = 3_600
+    peer: str, root: Path, names: Sequence[str], curves: Path | None = None, *, time_limit: float = 3_600
 ) -> dict[str, Any]:
     directory = root / peer
     directory.mkdir(exist_ok=True)
@@ -196,9 +202,9 @@ def _create_runs_in_subprocess(
         "directory": str(directory),
         "curves": str(curves) if curves else None,
         "names": list(names),
-        "within": within,
+        "within": time_limit,
     }
-    answer: dict[str, Any] = run(python_of(peer), SIDES_PATH, job | {"threads": 1})
+    answer: dict[str, Any] = run(ensure_python(peer), SIDES_PATH, job | {"threads": 1})
     return answer
 
 
@@ -222,8 +228,8 @@ def _load_peer(peer: str, root: Path, names: Sequence[str]) -> tuple[System, Pee
         port=server.port,
         chart=chart.raw(server.port),
         table=server.kind.table.raw(server.port),
-        loading=created["seconds"],
-        cold=cold_seconds,
+        loading_seconds=created["seconds"],
+        cold_seconds=cold_seconds,
         survived=server.kind.count(body),
     )
     return system, server

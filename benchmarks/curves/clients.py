@@ -26,15 +26,17 @@ class Measured:
     """Size of the largest answer, in bytes."""
 
 
-async def ask(port: int, requests: Iterator[bytes], measured: Measured, deadline: float) -> None:
+async def send_requests(
+    port: int, requests: Iterator[bytes], measurements: Measured, deadline: float
+) -> None:
     """Send requests as one client on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
     while (started_at := time.perf_counter()) < deadline:
         writer.write(next(requests))
         status, size, is_last = await _answer(reader)
-        measured.seconds.append(time.perf_counter() - started_at)
-        measured.statuses[status] += 1
-        measured.bytes = max(measured.bytes, size)
+        measurements.seconds.append(time.perf_counter() - started_at)
+        measurements.statuses[status] += 1
+        measurements.bytes = max(measurements.bytes, size)
         if is_last:
             writer.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
@@ -70,7 +72,9 @@ async def main() -> None:
     deadline = time.perf_counter() + job["seconds"]
     numbers = count(time.time_ns() // 1_000_000)
     requests = (job["request"].replace("NUMBER", str(number)).encode() for number in numbers)
-    await asyncio.gather(*(ask(job["port"], requests, measurements, deadline) for _ in range(job["clients"])))
+    await asyncio.gather(
+        *(send_requests(job["port"], requests, measurements, deadline) for _ in range(job["clients"]))
+    )
     print(
         json.dumps(
             {"seconds": measurements.seconds, "statuses": measurements.statuses, "bytes": measurements.bytes}

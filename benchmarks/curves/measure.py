@@ -32,8 +32,8 @@ class ResponseStats:
         return sorted_seconds[min(len(sorted_seconds) - 1, int(0.95 * len(sorted_seconds)))]
 
 
-def ask(
-    into: ResponseStats,
+def send_requests(
+    stats: ResponseStats,
     port: int,
     request: str,
     *,
@@ -50,6 +50,6 @@ def ask(
     error_statuses = report["statuses"].keys() - {"200"}
     if error_statuses and not may_fail:
         raise SystemExit(f"{request[:200]} was answered with {', '.join(error_statuses)}")
-    into.errors += sum(report["statuses"][status] for status in error_statuses)
-    into.seconds += report["seconds"]
-    into.bytes = max(into.bytes, report["bytes"])
+    stats.errors += sum(report["statuses"][status] for status in error_statuses)
+    stats.seconds += report["seconds"]
+    stats.bytes = max(stats.bytes, report["bytes"])

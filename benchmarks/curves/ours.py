@@ -12,7 +12,7 @@ from backend.storage.migrate import upgrade
 from backend.storage.models import Attempt, Experiment, Run
 from benchmarks.common.installation import Installation, vacuum
 from benchmarks.common.service import Service
-from benchmarks.curves.data import METRIC_NAME, values_of
+from benchmarks.curves.data import METRIC_NAME, make_values
 from benchmarks.scale.fill import attempt_row, ended_at, run_row, seal_all
 
 POINTS_PER_TRANSACTION = 20_000
@@ -57,7 +57,7 @@ class LocalService:
         seconds = 0.0
         for number, run in enumerate(runs):
             points = [
-                (step, {METRIC_NAME: reward}) for step, reward in enumerate(values_of(number, steps), 1)
+                (step, {METRIC_NAME: reward}) for step, reward in enumerate(make_values(number, steps), 1)
             ]
             started_at = time.perf_counter()
             for first in range(0, steps, POINTS_PER_TRANSACTION):

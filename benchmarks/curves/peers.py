@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 
-from benchmarks.common.peers import python_of
+from benchmarks.common.peers import ensure_python
 from benchmarks.curves.data import METRIC_NAME, SPIKE_VALUE
 
 BROWSER_ENCODINGS = "gzip, deflate, br, zstd"
@@ -73,7 +73,7 @@ def _in_doubles(body: bytes) -> tuple[int, int]:
 
 
 def _bin(peer: str, program: str) -> str:
-    return str(python_of(peer).parent / program)
+    return str(ensure_python(peer).parent / program)
 
 
 SHOW_TRACKIO = (
@@ -121,7 +121,7 @@ KIND_BY_PEER: dict[str, Kind] = {
         count=_in_doubles,
     ),
     "trackio": Kind(
-        command=lambda _, port: [str(python_of("trackio")), "-c", SHOW_TRACKIO, str(port)],
+        command=lambda _, port: [str(ensure_python("trackio")), "-c", SHOW_TRACKIO, str(port)],
         chart=lambda ids: HttpRequest(
             "POST",
             "/api/get_logs_batch",
@@ -191,14 +191,14 @@ class PeerServer:
                 raise RuntimeError(f"the server did not answer within {seconds:g} s")
             time.sleep(0.3)
 
-    def fetch(self, asked: HttpRequest) -> tuple[float, bytes]:
+    def fetch(self, request: HttpRequest) -> tuple[float, bytes]:
         """Return the seconds and the content of one request on a new connection."""
-        headers = {"Content-Type": asked.content_type} if asked.body else {}
+        headers = {"Content-Type": request.content_type} if request.body else {}
         started_at = time.perf_counter()
         response = httpx2.request(
-            asked.method,
-            f"http://127.0.0.1:{self.port}{asked.path}",
-            content=asked.body or None,
+            request.method,
+            f"http://127.0.0.1:{self.port}{request.path}",
+            content=request.body or None,
             headers=headers,
             timeout=600,
         )

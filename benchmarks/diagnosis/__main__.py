@@ -23,7 +23,7 @@ import httpx2
 
 from backend.analysis.diagnosis.detectors import VERSION
 from benchmarks.common.service import ENDED_STATUSES, Service
-from benchmarks.diagnosis.labels import labelled_runs, scored
+from benchmarks.diagnosis.labels import format_label_report, labelled_runs
 from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import (
     ALL_PLANTS,
@@ -35,7 +35,7 @@ from benchmarks.diagnosis.recipes import (
     suite,
 )
 from benchmarks.diagnosis.results import later_report, report
-from benchmarks.diagnosis.store import keep, recorded, write
+from benchmarks.diagnosis.store import record_run, recorded, write
 
 RESULTS_PATH = Path(__file__).parent / "results.md"
 FIRST_JUDGED_VERSION: int | None = 1
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="train nothing")
     arguments = parser.parse_args()
     if arguments.labels:
-        print(_of_labels(arguments.labels, arguments.url))
+        print(_compare_labels(arguments.labels, arguments.url))
         return
     recorded_results = recorded()
     keys = later(arguments.seeds) if arguments.later else suite(arguments.part, arguments.seeds)
@@ -72,7 +72,7 @@ def main() -> None:
     print(text)
 
 
-def _of_labels(path: Path, url: str) -> str:
+def _compare_labels(path: Path, url: str) -> str:
     """Print how the diagnosis of labelled runs agrees with their labels. The token is GRPOLAB_TOKEN."""
     runs = labelled_runs(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
     headers = {"Authorization": f"Bearer {os.environ.get('GRPOLAB_TOKEN', '')}"}
@@ -81,7 +81,7 @@ def _of_labels(path: Path, url: str) -> str:
         def read_diagnosis(run: str) -> Any:
             return client.get(f"/api/v1/runs/{run}/diagnosis").raise_for_status().json()
 
-        return scored(runs, read_diagnosis)
+        return format_label_report(runs, read_diagnosis)
 
 
 def tables() -> str:
@@ -113,11 +113,11 @@ def _trained(results: Mapping[Planted, Any], split: Split) -> str:
     return f"{len(results.keys() & keys)} of {len(keys)} runs"
 
 
-def train(missing: list[Planted]) -> None:
+def train(missing_keys: list[Planted]) -> None:
     """Train the missing runs. A mid-run plant waits for the healthy run that it is forked from."""
     try:
         with service_with_problems() as service:
-            _Queue(service, missing).work()
+            _Queue(service, missing_keys).run_all()
     finally:
         write(recorded())
 
@@ -125,18 +125,18 @@ def train(missing: list[Planted]) -> None:
 class _Queue:
     """Runs to be trained, runs in training, and healthy runs to fork from."""
 
-    def __init__(self, service: Service, missing: list[Planted]) -> None:
+    def __init__(self, service: Service, missing_keys: list[Planted]) -> None:
         self.service = service
-        self.left = missing
-        self.running: dict[str, Planted] = {}
+        self.waiting_keys = missing_keys
+        self.key_by_run: dict[str, Planted] = {}
         self.parents: dict[tuple[str, int], str] = {}
-        self.count = len(missing)
+        self.count = len(missing_keys)
 
-    def work(self) -> None:
-        while self.left or self.running:
-            while self.left and len(self.running) < MAX_QUEUED_RUNS:
-                key = self.left.pop(0)
-                self.running[self.launch(key)] = key
+    def run_all(self) -> None:
+        while self.waiting_keys or self.key_by_run:
+            while self.waiting_keys and len(self.key_by_run) < MAX_QUEUED_RUNS:
+                key = self.waiting_keys.pop(0)
+                self.key_by_run[self.launch(key)] = key
             self.collect()
             time.sleep(0.5)
 
@@ -176,12 +176,12 @@ class _Queue:
 
     def collect(self) -> None:
         """Record the runs that have ended."""
-        for run_id, key in list(self.running.items()):
+        for run_id, key in list(self.key_by_run.items()):
             run = self.service.http.get(f"/api/v1/runs/{run_id}").json()
             if run["status"] in ENDED_STATUSES:
-                keep(self.service, run, key)
-                del self.running[run_id]
-                finished_count = self.count - len(self.left) - len(self.running)
+                record_run(self.service, run, key)
+                del self.key_by_run[run_id]
+                finished_count = self.count - len(self.waiting_keys) - len(self.key_by_run)
                 print(
                     f"{finished_count} of {self.count}: {tuple(key)}, {run['status']} {run['reason']}",
                     flush=True,

@@ -39,7 +39,7 @@ def _labelled(run: str, run_labels: list[tuple[int, bool]]) -> Labelled:
     return Labelled(run, len(run_labels), len(hacked_steps), min(hacked_steps, default=None))
 
 
-def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, Any]]) -> str:
+def format_label_report(runs: Iterable[Labelled], read_diagnosis: Callable[[str], Mapping[str, Any]]) -> str:
     """Return runs with their labels and diagnoses, and how often hacking was named, in Markdown."""
     lines = [
         "| run | labelled | hacked | first at step | verdict | place of reward hacking | onset |",
@@ -47,7 +47,7 @@ def scored(runs: Iterable[Labelled], diagnosis_of: Callable[[str], Mapping[str, 
     ]
     named_by_hacked: dict[bool, list[bool]] = {True: [], False: []}
     for run in runs:
-        diagnosis = diagnosis_of(run.run)
+        diagnosis = read_diagnosis(run.run)
         causes = [cause["cause"] for cause in diagnosis["causes"]]
         rank = causes.index(HACKING_CAUSE) + 1 if HACKING_CAUSE in causes else None
         onset = diagnosis["onset"]

@@ -55,9 +55,9 @@ def surely_lower(best: float) -> float:
     return SIGNIFICANT_ERRORS * math.sqrt(2 * max(best * (1 - best), 0.01) / HELD_OUT_PROBLEMS)
 
 
-def lead_table(fell: Iterable[Log], healthy: Iterable[Log]) -> list[str]:
+def lead_table(fallen_logs: Iterable[Log], healthy: Iterable[Log]) -> list[str]:
     """Return the judgements every 10 steps before the end of fallen and healthy runs, as a table."""
-    leads = [lead(log) for log in fell]
+    leads = [lead(log) for log in fallen_logs]
     gained_steps = sorted(
         run_lead.by_accuracy - run_lead.by_diagnosis
         for run_lead in leads

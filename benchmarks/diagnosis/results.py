@@ -39,7 +39,7 @@ class Judged(NamedTuple):
     """A run of the suite with its label and diagnosis."""
 
     key: Planted
-    fell: bool
+    has_fallen: bool
     """Whether the held-out accuracy ended below half of its best, or never rose."""
     diagnosis: Diagnosis
     log: Log
@@ -70,7 +70,7 @@ class Judged(NamedTuple):
         return max(low - planted_step, planted_step - high, 0)
 
 
-def log_of(result: Mapping[str, Any]) -> Log:
+def make_log(result: Mapping[str, Any]) -> Log:
     """Return the log of a recorded run."""
     steps = np.array(result["steps"])
     series = {}
@@ -83,7 +83,7 @@ def log_of(result: Mapping[str, Any]) -> Log:
     return Log(series, result["config"], result["status"], result["reason"])
 
 
-def judged(
+def judge_split(
     results: Mapping[Planted, Mapping[str, Any]], split: Split, change: Change = unchanged
 ) -> list[Judged]:
     """Return each run of a part with its label and the diagnosis of its changed log."""
@@ -92,13 +92,13 @@ def judged(
         for key, result in results.items()
         if RECIPE_BY_NAME[key.recipe].split == split and key.plant not in LATER_PLANTS
     }
-    return _judged(split_results, change)
+    return _judge_results(split_results, change)
 
 
-def _judged(results: Mapping[Planted, Mapping[str, Any]], change: Change = unchanged) -> list[Judged]:
+def _judge_results(results: Mapping[Planted, Mapping[str, Any]], change: Change = unchanged) -> list[Judged]:
     judged_runs = []
     for key, result in sorted(results.items()):
-        log = log_of(result)
+        log = make_log(result)
         has_fallen = _fell(log.series["eval/accuracy"].values)
         judged_runs.append(Judged(key, has_fallen, diagnose(change(log, key)), log))
     return judged_runs
@@ -133,9 +133,9 @@ def _cumulative(hits: int, count: int, p: float) -> float:
 
 def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
     """Return the tables of a part."""
-    runs = judged(results, split)
+    runs = judge_split(results, split)
     healthy_runs, fallen_runs = _healthy(runs), _fallen(runs)
-    unharmed_runs = [run for run in runs if run.key.plant and not run.fell]
+    unharmed_runs = [run for run in runs if run.key.plant and not run.has_fallen]
     unlearned_count = len(runs) - len(healthy_runs) - len(fallen_runs) - len(unharmed_runs)
     unlearned_note = (
         f" {unlearned_count} runs without a plant never learned and are left out." if unlearned_count else ""
@@ -176,11 +176,11 @@ def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
 
 def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
     """Return the table of the later plants, or "" if none of them is trained."""
-    runs = _judged({key: result for key, result in results.items() if key.plant in LATER_PLANTS})
+    runs = _judge_results({key: result for key, result in results.items() if key.plant in LATER_PLANTS})
     if not runs:
         return ""
-    fallen_runs = [run for run in runs if run.fell]
-    unharmed_runs = [run for run in runs if not run.fell]
+    fallen_runs = [run for run in runs if run.has_fallen]
+    unharmed_runs = [run for run in runs if not run.has_fallen]
     ill_count = sum(run.is_ill for run in unharmed_runs)
     summary = (
         f"{len(runs)} runs with causes that were planted later, by the same recipes and detectors, counted "
@@ -198,11 +198,11 @@ def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
 
 
 def _healthy(runs: Iterable[Judged]) -> list[Judged]:
-    return [run for run in runs if not run.key.plant and not run.fell]
+    return [run for run in runs if not run.key.plant and not run.has_fallen]
 
 
 def _fallen(runs: Iterable[Judged]) -> list[Judged]:
-    return [run for run in runs if run.key.plant and run.fell]
+    return [run for run in runs if run.key.plant and run.has_fallen]
 
 
 def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
@@ -212,22 +212,22 @@ def _views(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[s
         "|---|---|---|---|---|---|",
     ]
     for name, change in CHANGE_BY_VIEW.items():
-        runs = judged(results, split, change)
+        runs = judge_split(results, split, change)
         healthy_runs, fallen_runs = _healthy(runs), _fallen(runs)
         cells = (
-            _of(run.is_ill for run in fallen_runs),
-            _of(run.is_ill for run in healthy_runs),
-            _of(run.rank == 1 for run in fallen_runs),
-            _of(0 < run.rank <= 2 for run in fallen_runs),
-            _of(run.diagnosis.outcome.verdict == "inconclusive" for run in runs),
+            _format_share(run.is_ill for run in fallen_runs),
+            _format_share(run.is_ill for run in healthy_runs),
+            _format_share(run.rank == 1 for run in fallen_runs),
+            _format_share(0 < run.rank <= 2 for run in fallen_runs),
+            _format_share(run.diagnosis.outcome.verdict == "inconclusive" for run in runs),
         )
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    return [*lines, "", *_named_of_half(results, split), "", *_controls(results, split)]
+    return [*lines, "", *_rate_half_withheld(results, split), "", *_controls(results, split)]
 
 
-def _named_of_half(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
+def _rate_half_withheld(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> list[str]:
     """Return the causes named with half of the metrics, if these include one that the cause requires."""
-    fallen_runs = _fallen(judged(results, split, half_withheld))
+    fallen_runs = _fallen(judge_split(results, split, half_withheld))
     nameable_runs = [run for run in fallen_runs if can_be_named(half_withheld(run.log, run.key), run.cause)]
     return [
         "| half of the metrics, one that the planted cause requires among them | share | 95 % interval |",
@@ -247,20 +247,22 @@ def _controls(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> lis
         "|---|---|---|---|---|",
     ]
     for name, change in (CONTROL_CHANGES | LEVEL_CONTROL_CHANGES).items():
-        runs = _healthy(judged(results, split, change))
+        runs = _healthy(judge_split(results, split, change))
         if name in LEVEL_CONTROL_CHANGES:
             runs = [run for run in runs if level_window(run.log) is not None]
         is_called = [run.diagnosis.outcome.verdict in BAD_VERDICTS - {"never_learned"} for run in runs]
         ill_logs = (change(run.log, run.key) for run, is_ill in zip(runs, is_called, strict=True) if is_ill)
-        inconclusive_share = _of(run.diagnosis.outcome.verdict == "inconclusive" for run in runs)
-        lines.append(f"{_rate(name, is_called)} {_of(map(_lost, ill_logs))} | {inconclusive_share} |")
+        inconclusive_share = _format_share(run.diagnosis.outcome.verdict == "inconclusive" for run in runs)
+        lines.append(
+            f"{_rate(name, is_called)} {_format_share(map(_lost, ill_logs))} | {inconclusive_share} |"
+        )
     return lines
 
 
 def _rate(title: str, hits: list[bool]) -> str:
     """Return title, share and interval as the cells of a row."""
     low, high = interval(sum(hits), len(hits)) if hits else (0.0, 1.0)
-    return f"| {title} | {_of(hits)} | {low:.0%} to {high:.0%} |"
+    return f"| {title} | {_format_share(hits)} | {low:.0%} to {high:.0%} |"
 
 
 def _lost(log: Log) -> bool:
@@ -283,11 +285,13 @@ def _peers(runs: list[Judged]) -> list[str]:
     alarms_by_detector |= {name: (on_fallen[name], on_healthy[name]) for name in on_fallen}
     for name, (hits, false_alarms) in alarms_by_detector.items():
         low, high = interval(sum(false_alarms), len(false_alarms)) if false_alarms else (0.0, 1.0)
-        lines.append(f"| {name} | {_of(hits)} | {_of(false_alarms)} | {low:.0%} to {high:.0%} |")
+        lines.append(
+            f"| {name} | {_format_share(hits)} | {_format_share(false_alarms)} | {low:.0%} to {high:.0%} |"
+        )
     return lines
 
 
-def _of(hits: Iterable[bool]) -> str:
+def _format_share(hits: Iterable[bool]) -> str:
     outcomes = list(hits)
     return f"{sum(outcomes)} of {len(outcomes)} ({sum(outcomes) / len(outcomes):.0%})" if outcomes else "none"
 
@@ -302,17 +306,19 @@ def share_row(title: str, hits: Iterable[bool]) -> str:
     return f"| {title} | {count} of {total} | {count / total:.0%} | {low:.0%} to {high:.0%} |"
 
 
-def _row(name: str, runs: list[Judged], fell: list[Judged] | None = None) -> str:
+def _row(name: str, runs: list[Judged], fallen_runs: list[Judged] | None = None) -> str:
     """Return the figures of a plant and, for all fallen runs, how often the cause is named correctly."""
     ill_count = sum(run.is_ill for run in runs)
     first_count, top_two_count = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
     cause = ALL_PLANTS[name].cause
     cells = [f"{name}: {cause}", *map(str, (len(runs), ill_count, first_count, top_two_count))]
-    if fell is not None:
+    if fallen_runs is not None:
         named_runs = [
-            run for run in fell if run.diagnosis.causes and run.diagnosis.causes[0].finding.cause == cause
+            run
+            for run in fallen_runs
+            if run.diagnosis.causes and run.diagnosis.causes[0].finding.cause == cause
         ]
-        cells.append(_of(run.cause == cause for run in named_runs))
+        cells.append(_format_share(run.cause == cause for run in named_runs))
     return f"| {' | '.join(cells)} | {_errors(runs)} |"
 
 

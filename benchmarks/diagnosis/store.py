@@ -36,7 +36,7 @@ def write(results: dict[Planted, dict[str, Any]], level: int = SMALL) -> None:
     publish(draft, RUNS_PATH)
 
 
-def keep(service: Service, run: dict[str, Any], key: Planted) -> None:
+def record_run(service: Service, run: dict[str, Any], key: Planted) -> None:
     """Record a run that has ended."""
     text = service.http.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
     rows = list(csv.DictReader(text.splitlines()))

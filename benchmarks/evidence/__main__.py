@@ -105,11 +105,11 @@ def last(values: Iterable[Any]) -> float:
     return float([cell for cell in values if cell not in {"", None}][-1])
 
 
-def table(repeated: list[tuple[Recorded, float]]) -> str:
+def table(repeated_runs: list[tuple[Recorded, float]]) -> str:
     """Return the mean accuracy of each variant, recorded and trained again, in Markdown."""
     lines = ["| claim | variant | n | recorded | again | |", "|---|---|---|---|---|---|"]
     groups: dict[tuple[str, str], list[tuple[Recorded, float]]] = {}
-    for run, accuracy in repeated:
+    for run, accuracy in repeated_runs:
         groups.setdefault((run["claim"], run["variant"]), []).append((run, accuracy))
     for (claim, variant), variant_runs in groups.items():
         recorded_mean = mean(last(run["series"][ACCURACY_METRIC]) for run, _ in variant_runs)
@@ -122,11 +122,11 @@ def table(repeated: list[tuple[Recorded, float]]) -> str:
     return "\n".join(lines)
 
 
-def has_changed(asked: Mapping[str, Any]) -> bool:
+def has_changed(launch_request: Mapping[str, Any]) -> bool:
     """Return True if the preset of a run has changed since."""
-    name = asked["variant"].get("preset") or asked["base"].get("preset")
+    name = launch_request["variant"].get("preset") or launch_request["base"].get("preset")
     preset_changes = PRESETS[name].changes if name else {}
-    return bool(json.loads(json.dumps(preset_changes)) != asked["preset"])
+    return bool(json.loads(json.dumps(preset_changes)) != launch_request["preset"])
 
 
 if __name__ == "__main__":

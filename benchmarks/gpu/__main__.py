@@ -53,13 +53,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
-    variables = variables_of(folder, is_rehearsal=arguments.rehearse)
+    variables = make_environment(folder, is_rehearsal=arguments.rehearse)
     if not arguments.rehearse:
         convert_model(folder, variables)
     started_at = time.monotonic()
     for line in TABLE_HEAD:
         print(line, flush=True)
-    rows = [row for part_name in arguments.parts for row in shown(rows_of(part_name, arguments, variables))]
+    rows = [
+        row for part_name in arguments.parts for row in print_rows(run_part(part_name, arguments, variables))
+    ]
     print(f"\n{time.monotonic() - started_at:.0f} s", flush=True)
     results_path = arguments.out or (None if arguments.rehearse else RESULTS)
     if results_path is not None:
@@ -68,7 +70,7 @@ def main() -> None:
         )
 
 
-def variables_of(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
+def make_environment(folder: Path, *, is_rehearsal: bool) -> dict[str, str]:
     """Return the environment of the parts, after unpacking missing packages into the folder."""
     packages = folder / "packages"
     wheels = [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if not is_installed(wheel)]
@@ -98,10 +100,10 @@ def is_installed(wheel: Path) -> bool:
     return True
 
 
-def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str]) -> Iterator[str]:
+def run_part(part_name: str, arguments: argparse.Namespace, variables: dict[str, str]) -> Iterator[str]:
     """Yield the rows of a part's table. The last row says if the part failed or ran out of time."""
-    seconds = REHEARSAL_SECONDS if arguments.rehearse else SECONDS_BY_PART[part]
-    job = {"part": part, "rehearse": arguments.rehearse, "trl": arguments.trl, "seconds": seconds}
+    seconds = REHEARSAL_SECONDS if arguments.rehearse else SECONDS_BY_PART[part_name]
+    job = {"part": part_name, "rehearse": arguments.rehearse, "trl": arguments.trl, "seconds": seconds}
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.gpu.parts", json.dumps(job)],
         env=variables,
@@ -119,14 +121,14 @@ def rows_of(part: str, arguments: argparse.Namespace, variables: dict[str, str])
                 row = json.loads(line)
                 if arguments.rehearse:
                     row["result"] = f"*not measured*; rehearsal: {row['result']}"
-                yield row_of(part, row)
+                yield format_row(part_name, row)
     finally:
         is_over = not timer.is_alive()
         timer.cancel()
         end(process)
     if process.returncode:
         reason = f"ended after {seconds} s" if is_over else f"failed with exit code {process.returncode}"
-        yield row_of(part, {"what": "the rest", "result": f"not measured: {reason}"})
+        yield format_row(part_name, {"what": "the rest", "result": f"not measured: {reason}"})
 
 
 def end(process: "subprocess.Popen[str]") -> None:
@@ -139,13 +141,13 @@ def end(process: "subprocess.Popen[str]") -> None:
             continue
 
 
-def row_of(part: str, row: dict[str, Any]) -> str:
+def format_row(part_name: str, row: dict[str, Any]) -> str:
     """Return one line of the table in Markdown."""
-    cells = (re.sub(r"[|\s]+", " ", str(cell)) for cell in (part, row["what"], row["result"]))
+    cells = (re.sub(r"[|\s]+", " ", str(cell)) for cell in (part_name, row["what"], row["result"]))
     return f"| {' | '.join(cells)} |"
 
 
-def shown(rows: Iterator[str]) -> Iterator[str]:
+def print_rows(rows: Iterator[str]) -> Iterator[str]:
     """Yield the rows and print each."""
     for row in rows:
         print(row, flush=True)

@@ -42,7 +42,7 @@ class Sizes(NamedTuple):
     base: dict[str, Any]
     """Config of the runs through the service."""
     service_steps: int
-    work: Workload
+    workload: Workload
     rounds: int
     copied_values: int
     """Number of values of the copy that measures bandwidth."""
@@ -79,7 +79,7 @@ def on_gpu() -> Sizes:
     return Sizes(
         base=recipe,
         service_steps=12,
-        work=Workload(str(models / MODEL_NAME), 8, 8, 256, 1e-6, 2, 6, "cuda"),
+        workload=Workload(str(models / MODEL_NAME), 8, 8, 256, 1e-6, 2, 6, "cuda"),
         rounds=3,
         copied_values=2**28,
         matrix=8192,
@@ -94,7 +94,7 @@ def rehearsed() -> Sizes:
     return Sizes(
         base=base,
         service_steps=4,
-        work=TINY_WORKLOAD._replace(prompts_per_step=4, group_size=4, warm_up_steps=1, steps=3),
+        workload=TINY_WORKLOAD._replace(prompts_per_step=4, group_size=4, warm_up_steps=1, steps=3),
         rounds=1,
         copied_values=2**22,
         matrix=256,
@@ -107,7 +107,7 @@ Rows = Iterator[tuple[str, str]]
 
 
 @contextmanager
-def service_of() -> Iterator[Service]:
+def start_service() -> Iterator[Service]:
     with tempfile.TemporaryDirectory(prefix="grpolab-gpu-") as state:
         service = Service(state, WORKER_SLOTS="1")
         try:
@@ -138,7 +138,7 @@ def wait_until(service: Service, run_id: str, condition: Callable[[dict[str, Any
     return dict(current_run)
 
 
-def ended(service: Service, run_id: str) -> dict[str, Any]:
+def wait_until_ended(service: Service, run_id: str) -> dict[str, Any]:
     return wait_until(service, run_id, lambda run_record: run_record["status"] in ENDED_STATUSES)
 
 
@@ -149,11 +149,11 @@ def service_part(_job: Job, sizes: Sizes) -> Rows:
         "checkpointing": {"every": max(1, steps // 3)},
         "evaluation": {"every": steps // 2, "prompts": 16},
     }
-    with service_of() as service:
+    with start_service() as service:
         [slot] = service.get("/workers")["items"]
         started_at = time.monotonic()
         undisturbed_id = launch(service, sizes.base, changes)
-        run_record = ended(service, undisturbed_id)
+        run_record = wait_until_ended(service, undisturbed_id)
         yield (
             f"a run of {steps} steps on {slot['device']}",
             (
@@ -166,18 +166,18 @@ def service_part(_job: Job, sizes: Sizes) -> Rows:
             service, killed_id, lambda run_record: (run_record["last_step"] or 0) >= steps // 2
         )
         os.kill(halfway_record["attempts"][-1]["pid"], signal.SIGKILL)
-        repeated_record = ended(service, killed_id)
+        repeated_record = wait_until_ended(service, killed_id)
         yield (
             "the same, killed with -9 half way",
             f"{repeated_record['status']}, {len(repeated_record['attempts'])} attempts",
         )
-        yield "its metrics beside the undisturbed run's", compared(service, undisturbed_id, killed_id)
+        yield "its metrics beside the undisturbed run's", compare_runs(service, undisturbed_id, killed_id)
 
 
-def compared(service: Service, left: str, right: str) -> str:
+def compare_runs(service: Service, first_run: str, second_run: str) -> str:
     """Return the differences between the metrics of two runs, except those of the machine."""
     largest_difference, position = 0.0, ""
-    pairs = zip(metric_rows(service, left), metric_rows(service, right), strict=True)
+    pairs = zip(metric_rows(service, first_run), metric_rows(service, second_run), strict=True)
     for first_row, second_row in pairs:
         for name, text in first_row.items():
             if name.startswith(MACHINE_PREFIXES) or text == second_row[name]:
@@ -201,7 +201,7 @@ def learning_part(job: Job, sizes: Sizes) -> Rows:
         "evaluation": {"every": max(2, sizes.learning_steps // 50), "prompts": 128},
         "checkpointing": {"every": 0},
     }
-    with service_of() as service:
+    with start_service() as service:
         run_id = launch(service, sizes.base, changes)
         accuracies: dict[int, str] = {}
         while True:
@@ -220,14 +220,14 @@ def learning_part(job: Job, sizes: Sizes) -> Rows:
 
 def memory_part(_job: Job, sizes: Sizes) -> Rows:
     adapters = {"all weights": {"type": "none"}, "LoRA": {"type": "lora"}}
-    with service_of() as service:
+    with start_service() as service:
         for name, adapter in adapters.items():
             layers = (
                 *(sizes.base, sizes.memory, {"steps": 2, "checkpointing": {"every": 0}}),
                 {"evaluation": {"every": 0}, "policy": sizes.memory.get("policy", {}) | {"adapter": adapter}},
             )
             run_id = launch(service, *layers)
-            ended_run = ended(service, run_id)
+            ended_run = wait_until_ended(service, run_id)
             config = {"base": ended_run["config"]}
             estimate = service.http.post("/api/v1/validate", json=config).raise_for_status().json()["memory"]
             peaks = [row.get("memory/peak_bytes") for row in metric_rows(service, run_id)]
@@ -240,10 +240,10 @@ def memory_part(_job: Job, sizes: Sizes) -> Rows:
 
 
 def step_part(job: Job, sizes: Sizes) -> Rows:
-    workload = sizes.work
+    workload = sizes.workload
     bandwidth, rate = (
-        bandwidth_of(workload.device, sizes.copied_values),
-        rate_of(workload.device, sizes.matrix),
+        measure_bandwidth(workload.device, sizes.copied_values),
+        measure_rate(workload.device, sizes.matrix),
     )
     yield "bandwidth of a copy, here", f"{bandwidth / 1e9:,.0f} GB/s"
     yield f"products of {sizes.matrix} x {sizes.matrix} matrices, here", f"{rate / 1e9:,.0f} GFLOP/s"
@@ -272,14 +272,14 @@ def step_part(job: Job, sizes: Sizes) -> Rows:
     if trl_figures:
         share = seconds["median_seconds"] / median(figures["median_seconds"] for figures in trl_figures)
         yield "step, of TRL's", f"{share:.2f} (goal: at most 0.5)"
-    yield from parts_of_step(workload, seconds, bandwidth, rate)
+    yield from compare_step_parts(workload, seconds, bandwidth, rate)
 
 
-def parts_of_step(work: Workload, seconds: dict[str, float], bandwidth: float, rate: float) -> Rows:
+def compare_step_parts(workload: Workload, seconds: dict[str, float], bandwidth: float, rate: float) -> Rows:
     """Compare sampling with reading all weights per token, and learning with six operations per weight."""
-    values = sum(weight.values for weight in read_weights(work.path))
-    width = 2 if work.device == "cuda" else 4
-    reading_seconds = work.max_new_tokens * values * width / bandwidth
+    values = sum(weight.values for weight in read_weights(workload.path))
+    width = 2 if workload.device == "cuda" else 4
+    reading_seconds = workload.max_new_tokens * values * width / bandwidth
     sampling_seconds = seconds["time/sample_seconds"]
     yield (
         "sampling: reading the weights once a token, of its time",
@@ -289,7 +289,7 @@ def parts_of_step(work: Workload, seconds: dict[str, float], bandwidth: float, r
         ),
     )
     yield "scoring", f"{seconds.get('time/score_seconds', 0.0):.3f} s"
-    tokens = work.prompts_per_step * work.group_size * seconds["length/mean"]
+    tokens = workload.prompts_per_step * workload.group_size * seconds["length/mean"]
     arithmetic_seconds = 6 * values * tokens / rate
     learning_seconds = seconds["time/update_seconds"]
     yield (
@@ -301,30 +301,30 @@ def parts_of_step(work: Workload, seconds: dict[str, float], bandwidth: float, r
     )
 
 
-def timed(work: Callable[[], object], device: str, repeats: int = 10) -> float:
+def measure_fastest(call: Callable[[], object], device: str, repeats: int = 10) -> float:
     """Return the seconds of the fastest of several calls."""
     fastest = float("inf")
     for _ in range(repeats):
         started_at = time.perf_counter()
-        work()
+        call()
         if device == "cuda":
             torch.cuda.synchronize()
         fastest = min(fastest, time.perf_counter() - started_at)
     return fastest
 
 
-def bandwidth_of(device: str, values: int) -> float:
+def measure_bandwidth(device: str, values: int) -> float:
     """Return the bytes per second that a copy reads and writes."""
     source = torch.ones(values, device=device)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / timed(lambda: target.copy_(source), device)
+    return 2 * source.nbytes / measure_fastest(lambda: target.copy_(source), device)
 
 
-def rate_of(device: str, rows: int) -> float:
+def measure_rate(device: str, rows: int) -> float:
     """Return the floating-point operations per second of matrix products, bfloat16 on a GPU."""
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     matrix = torch.ones(rows, rows, device=device, dtype=dtype)
-    return 2 * float(rows) ** 3 / timed(lambda: matrix @ matrix, device)
+    return 2 * float(rows) ** 3 / measure_fastest(lambda: matrix @ matrix, device)
 
 
 def tests_part(job: Job, _sizes: Sizes) -> Rows:

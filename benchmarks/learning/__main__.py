@@ -96,14 +96,17 @@ def metric_rows(service: Service, run_id: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def caption(facts: dict[str, Any]) -> str:
+def caption(machine_facts: dict[str, Any]) -> str:
     """Return the sentence above the tables with sizes, machine and versions."""
-    versions = f"torch {facts['torch']}, transformers {facts['transformers']}, Python {facts['python']}"
+    versions = (
+        f"torch {machine_facts['torch']}, transformers {machine_facts['transformers']}, "
+        f"Python {machine_facts['python']}"
+    )
     prompts = RECIPES[RECIPE_NAMES[0]].config.evaluation.prompts
     return (
         f"Tiny policy on `sums`, accuracy on {prompts} held-out prompts, "
-        f"greedy; default settings on {facts['cores']} cores, one run per core; {versions}. Time is training "
-        "time, evaluations and checkpoints included."
+        f"greedy; default settings on {machine_facts['cores']} cores, one run per core; {versions}. "
+        "Time is training time, evaluations and checkpoints included."
     )
 
 

@@ -16,7 +16,7 @@ import torch
 from pydantic import ValidationError
 
 from backend.config.objective import Objective
-from benchmarks.common.peers import python_of_trl, run
+from benchmarks.common.peers import ensure_trl_python, run
 from benchmarks.parity.batches import GROUP_SIZE, PROMPTS, random_batch
 from benchmarks.parity.cases import (
     DIFFERENT_CASES,
@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
     """One case over all batches."""
 
     case: Case
-    ours: float
+    our_loss: float
     """Loss of the first batch."""
     trl: float
     loss_gap: float
@@ -69,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="policy loss and gradient, GRPO Lab against TRL")
     parser.add_argument("--batches", type=int, default=5)
     batches = parser.parse_args().batches
-    answer = run(python_of_trl(), HERE / "trl_side.py", {"seeds": list(range(batches)), "threads": 1})
+    answer = run(ensure_trl_python(), HERE / "trl_side.py", {"seeds": list(range(batches)), "threads": 1})
     cases = [*EQUAL_CASES, *DIFFERENT_CASES, *every_combination()]  # in the order of trl_side.py
     compared = []
     for case, trl_answers in zip(cases, answer["found"], strict=True):
@@ -91,7 +91,7 @@ def main() -> None:
 
 def compare(case: Case, trl_answers: list[dict[str, Any]]) -> Comparison:
     """Compare our side of a case with TRL's answer for each batch."""
-    objective = Objective.model_validate(case.ours)
+    objective = Objective.model_validate(case.our_settings)
     our_answers = [loss_and_gradient(case, objective, random_batch(seed)) for seed in range(len(trl_answers))]
     pairs = list(zip(our_answers, trl_answers, strict=True))
     return Comparison(
@@ -103,17 +103,19 @@ def compare(case: Case, trl_answers: list[dict[str, Any]]) -> Comparison:
     )
 
 
-def _largest_gap(ours: Any, trl: Any) -> float:
-    gap = torch.tensor(ours, dtype=torch.float64) - torch.tensor(trl, dtype=torch.float64)
+def _largest_gap(our_gradient: Any, trl_gradient: Any) -> float:
+    gap = torch.tensor(our_gradient, dtype=torch.float64) - torch.tensor(trl_gradient, dtype=torch.float64)
     return gap.abs().max().item()
 
 
-def report(compared: list[Comparison], versions: dict[str, str], batches: int) -> str:
+def report(comparisons: list[Comparison], versions: dict[str, str], batches: int) -> str:
     """Return the report in Markdown."""
     case_names = [case.name for case in EQUAL_CASES]
-    different = [comparison for comparison in compared if comparison.case.differs]
+    different = [comparison for comparison in comparisons if comparison.case.differs]
     alike = {
-        comparison.case.name: comparison for comparison in reversed(compared) if not comparison.case.differs
+        comparison.case.name: comparison
+        for comparison in reversed(comparisons)
+        if not comparison.case.differs
     }
     equal = [alike[name] for name in case_names if name in alike]
     same_meaning = list(alike.values())
@@ -142,12 +144,12 @@ def report(compared: list[Comparison], versions: dict[str, str], batches: int) -
     return "\n".join(lines)
 
 
-def _verdict(compared: list[Comparison]) -> str:
-    if not all(comparison.agrees for comparison in compared):
+def _verdict(comparisons: list[Comparison]) -> str:
+    if not all(comparison.agrees for comparison in comparisons):
         return "**Not all cases agree.**"
-    loss, gradient = (max(gaps) for gaps in zip(*(comparison[3:] for comparison in compared), strict=True))
+    loss, gradient = (max(gaps) for gaps in zip(*(comparison[3:] for comparison in comparisons), strict=True))
     return (
-        f"All {len(compared)} cases agree: the lines below and the whole cross product of `loss_type`, "
+        f"All {len(comparisons)} cases agree: the lines below and the whole cross product of `loss_type`, "
         f"`importance_sampling_level`, `scale_rewards` and correction. The largest difference of a loss is "
         f"{loss:.0e}, of a gradient {gradient:.0e}."
     )
@@ -155,7 +157,7 @@ def _verdict(compared: list[Comparison]) -> str:
 
 def _row(comparison: Comparison) -> str:
     return (
-        f"| {comparison.case.name} | {comparison.ours:.6f} | {comparison.trl:.6f} "
+        f"| {comparison.case.name} | {comparison.our_loss:.6f} | {comparison.trl:.6f} "
         f"| {comparison.loss_gap:.0e} | {comparison.gradient_gap:.0e} | {comparison.case.note} |"
     )
 

@@ -16,7 +16,7 @@ class Case(NamedTuple):
     name: str
     trl: Settings
     """Keyword arguments of TRL's GRPOConfig."""
-    ours: Settings | None
+    our_settings: Settings | None
     """Our objective, or None if only TRL has it."""
     note: str = ""
     differs: bool = False
@@ -110,9 +110,9 @@ def every_combination() -> Iterator[Case]:
             yield combination(loss, level, scale, correction)
 
 
-def _with(base: Case, name: str, trl: Settings, ours: Settings, **changes: Any) -> Case:
-    merged_settings = None if base.ours is None else base.ours | ours
-    return base._replace(name=name, trl=base.trl | trl, ours=merged_settings, **changes)
+def _with(base: Case, name: str, trl_settings: Settings, our_settings: Settings, **changes: Any) -> Case:
+    merged_settings = None if base.our_settings is None else base.our_settings | our_settings
+    return base._replace(name=name, trl=base.trl | trl_settings, our_settings=merged_settings, **changes)
 
 
 GRPO, DR_GRPO, DAPO, BNPO = (

@@ -32,8 +32,8 @@ HERE = Path(__file__).parent
 class DatabaseFigures:
     """Measurements on one database."""
 
-    filled: Filled
-    waited: Figures
+    contents: Filled
+    figures: Figures
 
 
 def main() -> None:
@@ -143,7 +143,7 @@ def table(by_database: dict[str, DatabaseFigures], size: Size, rounds: int) -> s
     """Return the figures in Markdown."""
     first = next(iter(by_database.values()))
     setting = (
-        f"{size.runs:,} runs, {first.filled.points:,} metric points, {first.filled.rollouts:,} rollouts; "
+        f"{size.runs:,} runs, {first.contents.points:,} metric points, {first.contents.rollouts:,} rollouts; "
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, load average "
         f"{os.getloadavg()[2]:.1f}. Each request {rounds} times over HTTP, one after the other. Pages five "
         "times in Chromium with an empty cache."
@@ -154,32 +154,32 @@ def table(by_database: dict[str, DatabaseFigures], size: Size, rounds: int) -> s
         f"| median / p95, ms | {' | '.join(by_database)} |",
         f"|---|{'---|' * len(by_database)}",
     ]
-    for name in first.waited.seconds:
-        cells = (_pair(figures.waited.seconds[name]) for figures in by_database.values())
+    for name in first.figures.seconds:
+        cells = (_pair(figures.figures.seconds[name]) for figures in by_database.values())
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *_rates(by_database)])
 
 
 def _rates(by_database: dict[str, DatabaseFigures]) -> list[str]:
     lines = [f"| | {' | '.join(by_database)} |", f"|---|{'---|' * len(by_database)}"]
-    for name in next(iter(by_database.values())).waited.pages:
+    for name in next(iter(by_database.values())).figures.pages:
         page_times = (
-            "{:.2f} s, {:.2f} s".format(*figures.waited.pages[name]) for figures in by_database.values()
+            "{:.2f} s, {:.2f} s".format(*figures.figures.pages[name]) for figures in by_database.values()
         )
         lines.append(f"| page {name}: first paint, data drawn | {' | '.join(page_times)} |")
     for title, cells in {
         "points stored a second": (
-            f"{figures.filled.points_per_second:,.0f}" for figures in by_database.values()
+            f"{figures.contents.points_per_second:,.0f}" for figures in by_database.values()
         ),
         "points sealed a second": (
-            f"{figures.filled.sealed_per_second:,.0f}" for figures in by_database.values()
+            f"{figures.contents.sealed_per_second:,.0f}" for figures in by_database.values()
         ),
         "rollouts packed and stored a second": (
-            f"{figures.filled.rollouts_per_second:,.0f}" for figures in by_database.values()
+            f"{figures.contents.rollouts_per_second:,.0f}" for figures in by_database.values()
         ),
         "paging through the whole list while runs are added: runs seen, added, missed, seen twice": (
-            f"{waits.walked:,}, {waits.added}, {waits.missed}, {waits.walked_twice}"
-            for waits in (figures.waited for figures in by_database.values())
+            f"{waits.walked_runs:,}, {waits.added_runs}, {waits.missed_runs}, {waits.walked_twice}"
+            for waits in (figures.figures for figures in by_database.values())
         ),
     }.items():
         lines.append(f"| {title} | {' | '.join(cells)} |")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.common.service import Service
-from benchmarks.scale.measure import Params, Request, timed
+from benchmarks.scale.measure import Params, Request, measure_request
 from benchmarks.scale.texts import RARE_WORD, SPREADING_PHRASE, TOKENS_EVERY_STEPS, FilledRollouts, Rollouts
 
 SEARCH_QUERIES = {
@@ -30,24 +30,24 @@ FILTER_PARAMETERS: dict[str, Params] = {
 
 
 def measure_rollouts(
-    service: Service, filled: FilledRollouts, size: Rollouts, *, rounds: int
+    service: Service, contents: FilledRollouts, size: Rollouts, *, rounds: int
 ) -> dict[str, list[float]]:
     """Return the seconds of each kind of request, after an uncounted request of each."""
     seconds_by_request: dict[str, list[float]] = {}
-    for name, request in _requests(service, filled, size):
-        timed(service, *request())
-        seconds_by_request[name] = [timed(service, *request()) for _ in range(rounds)]
+    for name, request in _requests(service, contents, size):
+        measure_request(service, *request())
+        seconds_by_request[name] = [measure_request(service, *request()) for _ in range(rounds)]
     return seconds_by_request
 
 
 def _requests(
-    service: Service, filled: FilledRollouts, size: Rollouts
+    service: Service, contents: FilledRollouts, size: Rollouts
 ) -> Iterator[tuple[str, Callable[[], Request]]]:
     chance = random.Random(1)
-    run: Params = {"run": filled.run}
+    run: Params = {"run": contents.run}
 
     def search(path: str, q: str, **params: Any) -> Callable[[], Request]:
-        return lambda: (f"/rollouts{path}", {"runs": filled.run, "q": q, **params})
+        return lambda: (f"/rollouts{path}", {"runs": contents.run, "q": q, **params})
 
     for name, q in SEARCH_QUERIES.items():
         yield f"search: {name}", search("/search", q)
@@ -63,10 +63,10 @@ def _requests(
         "lift: two windows of steps",
         lambda: (
             "/rollouts/lift",
-            {"runs": filled.run, "by": "steps", "a_last": size.steps // 4, "b_first": size.steps * 3 // 4},
+            {"runs": contents.run, "by": "steps", "a_last": size.steps // 4, "b_first": size.steps * 3 // 4},
         ),
     )
-    yield "lift: wrong and right", lambda: ("/rollouts/lift", {"runs": filled.run, "by": "correct"})
+    yield "lift: wrong and right", lambda: ("/rollouts/lift", {"runs": contents.run, "by": "correct"})
     yield "the groups of a step", lambda: ("/rollouts", run | {"step": chance.randint(1, size.steps)})
     yield (
         "a prompt's groups",
@@ -76,7 +76,7 @@ def _requests(
         ),
     )
     step = max(1, size.steps // TOKENS_EVERY_STEPS // 2) * TOKENS_EVERY_STEPS
-    page = service.get("/rollouts", run=filled.run, kind="train", step=str(min(step, size.steps)))
+    page = service.get("/rollouts", run=contents.run, kind="train", step=str(min(step, size.steps)))
     completions = [completion["id"] for group in page["items"] for completion in group["completions"]]
     if step <= size.steps:
         yield "tokens of a completion", lambda: (f"/rollouts/{chance.choice(completions)}/tokens", {})

@@ -27,23 +27,23 @@ class Figures:
     """Seconds of each kind of request, and results of the checks."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    walked: int = 0
+    walked_runs: int = 0
     """Number of runs that a walk through all pages met while others were added."""
     walked_twice: int = 0
-    missed: int = 0
-    added: int = 0
+    missed_runs: int = 0
+    added_runs: int = 0
     """Number of runs that were added during the walk."""
     pages: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Seconds until the first paint and until the data are drawn, by page."""
 
 
-def measure(service: Service, sessions: Sessions, size: Size, filled: Filled, *, rounds: int) -> Figures:
+def measure(service: Service, sessions: Sessions, size: Size, contents: Filled, *, rounds: int) -> Figures:
     """Measure everything, with each kind of request at random positions."""
     figures = Figures()
-    for name, request in requests(size, filled).items():
-        figures.seconds[name] = [timed(service, *request()) for _ in range(rounds)]
+    for name, request in requests(size, contents).items():
+        figures.seconds[name] = [measure_request(service, *request()) for _ in range(rounds)]
     _walk(service, sessions, figures)
-    _pages(service, filled, figures)
+    _pages(service, contents, figures)
     return figures
 
 
@@ -53,10 +53,10 @@ def percentile(seconds: list[float], share: float) -> float:
     return sorted_seconds[min(len(sorted_seconds) - 1, int(share * len(sorted_seconds)))]
 
 
-def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
+def requests(size: Size, contents: Filled) -> dict[str, Callable[[], Request]]:
     """Return typical requests at random positions."""
     chance = random.Random(1)
-    chart = ",".join(filled.chart_runs)
+    chart = ",".join(contents.chart_runs)
 
     def zoomed() -> Params:
         low = chance.randint(0, size.long_steps * 3 // 4)
@@ -66,7 +66,7 @@ def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
         return "/series", {"metrics": "reward/mean", "max_points": 2_000, **params}
 
     def rollouts(**params: str | float) -> Request:
-        return "/rollouts", {"run": filled.rollout_run, "limit": 20, **params}
+        return "/rollouts", {"run": contents.rollout_run, "limit": 20, **params}
 
     return {
         "list of runs, first page": lambda: ("/runs", {"limit": 50}),
@@ -78,16 +78,16 @@ def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
             "/runs",
             {"limit": 50, "status": "failed", "variant": "dapo", "sort": "name"},
         ),
-        f"a curve of {size.long_steps:,} points": lambda: series(runs=filled.long_run),
-        "a quarter of it": lambda: series(runs=filled.long_run, **zoomed()),
+        f"a curve of {size.long_steps:,} points": lambda: series(runs=contents.long_run),
+        "a quarter of it": lambda: series(runs=contents.long_run, **zoomed()),
         f"a chart of {size.chart_runs} runs x {size.chart_steps:,} steps": lambda: series(
             runs=chart, metrics=chance.choice(CURVE_METRICS[:9]), max_points=500
         ),
         f"one of {len(WIDE_METRICS)} metrics at irregular steps, with NaN": lambda: series(
-            runs=filled.wide_run, metrics=chance.choice(WIDE_METRICS)
+            runs=contents.wide_run, metrics=chance.choice(WIDE_METRICS)
         ),
         "twelve of them": lambda: series(
-            runs=filled.wide_run, metrics=",".join(chance.sample(WIDE_METRICS, 12)), max_points=500
+            runs=contents.wide_run, metrics=",".join(chance.sample(WIDE_METRICS, 12)), max_points=500
         ),
         "rollouts of a step": lambda: rollouts(step=chance.randint(1, size.rollouts // 256)),
         "rollouts, lowest reward first": lambda: rollouts(sort="reward"),
@@ -95,7 +95,7 @@ def requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
     }
 
 
-def timed(service: Service, path: str, params: Params) -> float:
+def measure_request(service: Service, path: str, params: Params) -> float:
     """Return the seconds of a request, which must succeed."""
     started_at = time.perf_counter()
     response = service.http.get(f"/api/v1{path}", params=params)
@@ -117,9 +117,9 @@ def _walk(service: Service, sessions: Sessions, figures: Figures) -> None:
     finally:
         finished.set()
         adding_thread.join()
-    figures.walked = len(met)
+    figures.walked_runs = len(met)
     figures.walked_twice = len(met) - len(set(met))
-    figures.missed = len(expected - set(met))
+    figures.missed_runs = len(expected - set(met))
 
 
 def _all_runs(service: Service) -> Iterator[str]:
@@ -133,25 +133,25 @@ def _all_runs(service: Service) -> Iterator[str]:
         cursor = page["next"]
 
 
-def _add_runs(sessions: Sessions, done: threading.Event, figures: Figures) -> None:
+def _add_runs(sessions: Sessions, finished: threading.Event, figures: Figures) -> None:
     chance = random.Random(2)
     with sessions() as session:
         experiment = session.scalar(select(Experiment.id).limit(1)) or ""
-    while not done.wait(0.02):
+    while not finished.wait(0.02):
         with sessions.begin() as session:
-            session.execute(insert(Run), [run_row(90_000 + figures.added, experiment, chance)])
-        figures.added += 1
+            session.execute(insert(Run), [run_row(90_000 + figures.added_runs, experiment, chance)])
+        figures.added_runs += 1
 
 
-def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 5) -> None:
+def _pages(service: Service, contents: Filled, figures: Figures, *, visits: int = 5) -> None:
     """Measure the pages in Chromium, each visit with an empty cache."""
     pages = {
         "Runs": ("/", "text=/run-\\d{5}/"),
         "Compare, 50 runs": (
-            f"/compare?runs={','.join(filled.chart_runs)}",
+            f"/compare?runs={','.join(contents.chart_runs)}",
             "[data-metric='reward/mean'] .js-plotly-plot .trace",
         ),
-        "Rollouts": (f"/rollouts?run={filled.rollout_run}", "text=boxed"),
+        "Rollouts": (f"/rollouts?run={contents.rollout_run}", "text=boxed"),
     }
     with chromium() as browser:
         for name, (path, selector) in pages.items():
@@ -162,10 +162,10 @@ def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 
             figures.pages[name] = (median(paints), median(data_times))
 
 
-def _visit(page: Any, address: str, drawn: str) -> tuple[float, float]:
+def _visit(page: Any, address: str, selector: str) -> tuple[float, float]:
     started_at = time.perf_counter()
     page.goto(address)
-    page.locator(drawn).first.wait_for(timeout=60_000)
+    page.locator(selector).first.wait_for(timeout=60_000)
     seconds = time.perf_counter() - started_at
     paint = page.evaluate(FIRST_PAINT) / 1000
     page.context.close()

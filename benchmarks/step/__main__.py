@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
 
-from benchmarks.common.peers import python_of_trl, run, version_of
+from benchmarks.common.peers import ensure_trl_python, read_commit, run
 from benchmarks.step.tables import table
 from benchmarks.step.workload import TINY_WORKLOAD, Workload
 from worker.problems.sums import Sums
@@ -45,27 +45,27 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         if arguments.only in {None, "tiny"}:
             title = "tiny policy of 0.8 M parameters"
-            tables["tiny"] = table(measured(TINY_WORKLOAD, arguments), TINY_WORKLOAD, title, arguments)
+            tables["tiny"] = table(measure_rounds(TINY_WORKLOAD, arguments), TINY_WORKLOAD, title, arguments)
         if arguments.only in {None, "large"}:
             workload = Workload(large_policy(Path(directory) / "large"), 4, 4, 64, 1e-5, 1, 4)
             title = f"random Qwen3 of 80 M parameters, vocabulary {VOCABULARY_SIZE:,}"
-            tables["large"] = table(measured(workload, arguments), workload, title, arguments)
+            tables["large"] = table(measure_rounds(workload, arguments), workload, title, arguments)
     FIGURES_PATH.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
     text = "\n\n".join(tables[name] for name in ("tiny", "large") if name in tables)
     print(f"\n{text}")
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
 
-def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+def measure_rounds(workload: Workload, arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Return the figures of each round of all sides."""
     problem = Sums(seed=0)
-    samples = [problem.sample(index, "train") for index in range(work.prompts_per_step * work.steps)]
+    samples = [problem.sample(index, "train") for index in range(workload.prompts_per_step * workload.steps)]
     prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in samples]
-    job = {"workload": work._asdict(), "threads": arguments.threads, "seed": 0, "prompts": prompts}
+    job = {"workload": workload._asdict(), "threads": arguments.threads, "seed": 0, "prompts": prompts}
     figures_by_trainer: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
-    earlier_name = f"GRPO Lab, {version_of(arguments.before)}" if arguments.before else ""
+    earlier_name = f"GRPO Lab, {read_commit(arguments.before)}" if arguments.before else ""
     for number in range(arguments.rounds):
-        figures_by_trainer["TRL"].append(run(arguments.trl or python_of_trl(), HERE / "trl_side.py", job))
+        figures_by_trainer["TRL"].append(run(arguments.trl or ensure_trl_python(), HERE / "trl_side.py", job))
         figures_by_trainer["GRPO Lab"].append(run(sys.executable, HERE / "our_side.py", job))
         if earlier_name:
             figures = run(sys.executable, HERE / "our_side.py", job, arguments.before)

@@ -44,26 +44,29 @@ class Listener(NullRecorder):
                 self.parts.setdefault(name, []).append(record.metrics[name])
 
 
-def trainer_of(work: Workload, listener: Listener, seed: int) -> Trainer:
+def make_trainer(workload: Workload, listener: Listener, seed: int) -> Trainer:
     """Return the trainer of a workload, which records to the listener and saves nothing."""
     base = {
-        "policy": {"name": work.path.name, "dtype": "bfloat16" if work.device == "cuda" else "float32"},
-        "steps": work.steps,
-        "sampling": {
-            "prompts_per_step": work.prompts_per_step,
-            "group_size": work.group_size,
-            "max_new_tokens": work.max_new_tokens,
+        "policy": {
+            "name": workload.path.name,
+            "dtype": "bfloat16" if workload.device == "cuda" else "float32",
         },
-        "optimizer": {"lr": work.learning_rate},
+        "steps": workload.steps,
+        "sampling": {
+            "prompts_per_step": workload.prompts_per_step,
+            "group_size": workload.group_size,
+            "max_new_tokens": workload.max_new_tokens,
+        },
+        "optimizer": {"lr": workload.learning_rate},
         "evaluation": {"every": 0},
         "checkpointing": {"every": 0},
     }
     return Trainer(
         resolve(base, {}, seed),
         listener,  # type: ignore[arg-type]
-        settings=Settings(models_dir=work.path.parent),
+        settings=Settings(models_dir=workload.path.parent),
         checkpoints=NullRecorder(),  # type: ignore[arg-type]
-        device=work.device,
+        device=workload.device,
         stopping=threading.Event(),
     )
 
@@ -73,7 +76,7 @@ def main() -> None:
     workload = Workload(**job["workload"])
     torch.set_num_threads(job["threads"])
     listener = Listener()
-    trainer = trainer_of(workload, listener, job["seed"])
+    trainer = make_trainer(workload, listener, job["seed"])
     trainer.train()
     seconds = [
         end - previous_end for previous_end, end in zip(listener.ends, listener.ends[1:], strict=False)

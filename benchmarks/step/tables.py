@@ -11,20 +11,23 @@ from benchmarks.step.workload import Workload
 
 
 def table(
-    sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
+    figures_by_trainer: dict[str, list[dict[str, Any]]],
+    workload: Workload,
+    policy: str,
+    arguments: argparse.Namespace,
 ) -> str:
     """Return the figures in Markdown."""
     setting = (
-        f"{work.prompts_per_step} prompts x {work.group_size} completions of at most {work.max_new_tokens} "
-        f"tokens, {policy}, learning rate {work.learning_rate:g}; {arguments.threads} threads, "
-        f"{platform.machine()} with {torch.backends.cpu.get_cpu_capability()}, Python "
+        f"{workload.prompts_per_step} prompts x {workload.group_size} completions of at most "
+        f"{workload.max_new_tokens} tokens, {policy}, learning rate {workload.learning_rate:g}; "
+        f"{arguments.threads} threads, {platform.machine()} with {torch.backends.cpu.get_cpu_capability()}, Python "
         f"{platform.python_version()}; {arguments.rounds} alternating rounds of "
-        f"{work.steps - work.warm_up_steps} counted steps."
+        f"{workload.steps - workload.warm_up_steps} counted steps."
     )
     head = ["| trainer | versions | median step | fastest step | of TRL's |", "|---|---|---|---|---|"]
     lines = [setting, "", *head]
-    baseline = median(figures["median_seconds"] for figures in sides["TRL"])
-    for name, rounds in sides.items():
+    baseline = median(figures["median_seconds"] for figures in figures_by_trainer["TRL"])
+    for name, rounds in figures_by_trainer.items():
         typical = median(figures["median_seconds"] for figures in rounds)
         fastest = min(figures["fastest_seconds"] for figures in rounds)
         versions = ", ".join(f"{package} {version}" for package, version in rounds[0]["versions"].items())

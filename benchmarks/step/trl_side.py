@@ -22,12 +22,12 @@ class Stopwatch(TrainerCallback):
         self.seconds: list[float] = []
 
     def on_step_begin(self, *_args: Any, **_kwargs: Any) -> None:
-        self.started = time.perf_counter()
+        self.started_at = time.perf_counter()
 
     def on_step_end(self, *_args: Any, **_kwargs: Any) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        self.seconds.append(time.perf_counter() - self.started)
+        self.seconds.append(time.perf_counter() - self.started_at)
 
 
 def main() -> None:

@@ -42,14 +42,14 @@ def correctness(text: str, answer: str) -> float:
 
 
 def report(
-    work: Workload,
+    workload: Workload,
     step_seconds: Sequence[float],
     accuracy: Sequence[float],
     versions: dict[str, str],
     extra_figures: dict[str, float] | None = None,
 ) -> None:
     """Print one line of JSON for the parent process."""
-    counted_seconds = step_seconds[work.warm_up_steps :]
+    counted_seconds = step_seconds[workload.warm_up_steps :]
     figures = {
         "median_seconds": median(counted_seconds),
         "fastest_seconds": min(counted_seconds),

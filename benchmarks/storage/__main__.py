@@ -23,8 +23,8 @@ from backend.storage.engine import open_engine, open_sessions
 from backend.storage.migrate import upgrade
 from backend.storage.models import Attempt, Run
 from benchmarks.common.installation import installation
-from benchmarks.common.peers import python_of, run
-from benchmarks.curves.data import METRIC_NAME, names_of, values_of
+from benchmarks.common.peers import ensure_python, run
+from benchmarks.curves.data import METRIC_NAME, make_names, make_values
 from benchmarks.scale.fill import seal_all
 from benchmarks.storage.rows import attempt_row, run_row
 from benchmarks.storage.used import used_bytes
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a small size, whose result is not kept")
     quick = parser.parse_args().quick
     runs, steps = (3, 2_000) if quick else (20, 10_000)
-    curves = {name: np.array(values_of(number, steps)) for number, name in enumerate(names_of(runs))}
+    curves = {name: np.array(make_values(number, steps)) for number, name in enumerate(make_names(runs))}
     rounded_curves = {name: values.astype(np.float32).astype(np.float64) for name, values in curves.items()}
     columns = [measured(curves), measured(rounded_curves)]
     setting = (
@@ -67,7 +67,7 @@ def measured(curves: Curves) -> dict[str, float]:
     points = sum(map(len, curves.values()))
     byte_counts: dict[str, float] = {}
     for database in ("sqlite", "postgres"):
-        row_bytes, sealed_bytes = ours(database, curves)
+        row_bytes, sealed_bytes = measure_bytes(database, curves)
         byte_counts |= {
             f"GRPO Lab, {database}, sealed": sealed_bytes,
             f"GRPO Lab, {database}, while it trains": row_bytes,
@@ -79,7 +79,7 @@ def measured(curves: Curves) -> dict[str, float]:
     return {name: size / points for name, size in byte_counts.items()}
 
 
-def ours(database: str, curves: Curves) -> tuple[int, int]:
+def measure_bytes(database: str, curves: Curves) -> tuple[int, int]:
     """Return the bytes of the points as rows and in blocks."""
     with installation(database) as installed:
         upgrade(installed.url)
@@ -127,7 +127,7 @@ def peer_bytes(peer: str, curves: Curves) -> tuple[int, str]:
             "curves": str(curves_directory),
             "names": list(curves),
         }
-        created = run(python_of(peer), SIDES_PATH, job | {"within": 600.0, "threads": 1})
+        created = run(ensure_python(peer), SIDES_PATH, job | {"within": 600.0, "threads": 1})
         if len(created["ids"]) < len(curves):
             raise SystemExit(f"{peer} stored {len(created['ids'])} of {len(curves)} runs")
         return sum(file_sizes(directory)), created["version"]

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from backend.service.pilots.jobs import kubernetes_job, skypilot_task, worker_command
-from benchmarks.common.peers import python_of, run
+from benchmarks.common.peers import ensure_python, run
 
 JUDGE_PATH = Path(__file__).parent / "judge.py"
 WORKER_COMMAND = worker_command("/opt/a b/python", runs=1, idle_seconds=60, devices=2)
@@ -35,7 +35,7 @@ def main() -> None:
         )
         for accelerators, names, nodes in itertools.product(("", "H100:1"), ({}, VARIABLES), (1, 2))
     ]
-    report = run(python_of("manifests"), JUDGE_PATH, {"jobs": jobs, "tasks": tasks, "threads": 1})
+    report = run(ensure_python("manifests"), JUDGE_PATH, {"jobs": jobs, "tasks": tasks, "threads": 1})
     for line in report["refused"]:
         print(f"refused: {line}")
     print(f"{report['valid']} valid, {len(report['refused'])} refused ({report['by']})")

@@ -150,7 +150,7 @@ def learning_peak(model: Any, config: RunConfig) -> int:
     rows = ids.tolist()
     prompts = [rows[number // GROUP * GROUP][:PROMPT] for number in range(len(rows))]
     batch = token_batch(prompts, [row[PROMPT:] for row in rows], pad_id=0, device=model.device)
-    micro_batches = Microbatches(config.resources, is_packed=is_packed(model)).parts(batch)
+    micro_batches = Microbatches(config.resources, is_packed=is_packed(model)).split_rows(batch)
 
     def step() -> None:
         for rows in micro_batches:

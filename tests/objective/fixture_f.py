@@ -63,7 +63,7 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
     }
     policy_batch = PolicyBatch(**(fields | changes))
     for whitening_scope in ("step", "minibatch"):
-        policy_batch = whiten(policy_batch, objective.advantage, over=whitening_scope)
+        policy_batch = whiten(policy_batch, objective.advantage, scope=whitening_scope)
     return choose_covariant_tokens(policy_batch, objective.surrogate, torch.Generator().manual_seed(0))
 
 

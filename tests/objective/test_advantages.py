@@ -182,7 +182,7 @@ def whitened_groups(scale, *, lengths, scope, unscored=(), **options):
         group_index=torch.tensor([0] * 4 + [1] * 4),
         scored=is_scored,
     )
-    return whiten(batch, knob, over=scope).advantages.tolist()
+    return whiten(batch, knob, scope=scope).advantages.tolist()
 
 
 LENGTHS = [[2, 3, 1, 4], [1, 1, 2, 2]]

@@ -37,14 +37,14 @@ def test_completions_without_a_score_do_not_count():
 
 
 def test_kept_groups_are_weighted_up_to_compensate_for_dropped_ones():
-    assert filters.upweight(trained=3, total=4) == pytest.approx(1.3333, abs=6e-5)
-    assert filters.upweight(trained=8, total=12) == 1.5
-    assert filters.upweight(trained=0, total=4) == 1
+    assert filters.upweight(trained_count=3, total=4) == pytest.approx(1.3333, abs=6e-5)
+    assert filters.upweight(trained_count=8, total=12) == 1.5
+    assert filters.upweight(trained_count=0, total=4) == 1
 
 
 def test_excluded_groups_count_in_the_divisor():
-    assert filters.loss_share(trained=3, total=4) == 0.75
-    assert filters.loss_share(trained=0, total=0) == 1
+    assert filters.loss_share(trained_count=3, total=4) == 0.75
+    assert filters.loss_share(trained_count=0, total=0) == 1
 
 
 def test_the_soft_penalty_ramps_over_the_last_tokens():

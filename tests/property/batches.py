@@ -43,7 +43,7 @@ class Sample:
             objective,
             max_new_tokens=MAX_NEW_TOKENS,
             correct=batch.correct,
-            accepted=accepted_completions(batch, objective),
+            is_accepted=accepted_completions(batch, objective),
         )
 
     def gradient(self, objective: Objective, rows: list[Tensor] | None = None) -> tuple[float, Tensor]:
@@ -92,8 +92,8 @@ class Sample:
             table, is_scored, advantage, terms=terms, lengths=lengths, greedy=greedy_rewards
         )
         values = estimate.advantages.flatten()
-        batch = whiten(replace(batch, advantages=values), advantage, over="step")
-        return replace(self, batch=whiten(batch, advantage, over="minibatch"))
+        batch = whiten(replace(batch, advantages=values), advantage, scope="step")
+        return replace(self, batch=whiten(batch, advantage, scope="minibatch"))
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def production_loss(groups, config):
         objective.token_weight,
     )
     for whitening_scope in ("step", "minibatch"):
-        batch = whiten(batch, objective.advantage, over=whitening_scope)
+        batch = whiten(batch, objective.advantage, scope=whitening_scope)
     batch = choose_covariant_tokens(batch, objective.surrogate, torch.Generator().manual_seed(0))
     weights = denominators(
         batch.mask,
@@ -120,7 +120,7 @@ def production_loss(groups, config):
         objective,
         max_new_tokens=MAX_NEW_TOKENS,
         correct=batch.correct,
-        accepted=accepted_completions(batch, objective),
+        is_accepted=accepted_completions(batch, objective),
     )
     updates = split_updates(batch, objective.token_weight)
     loss = sum(policy_loss(new_logprobs, rows, objective, weights, entropy=entropy).loss for rows in updates)

@@ -158,7 +158,7 @@ def test_vllm_releases_its_memory_while_the_policy_learns(tmp_path, settings, ad
             awake = torch.cuda.mem_get_info()[0]
             assert asleep - awake > 0.2 * total
             engine.sample(PROMPTS, 4, Decoding(32), torch.Generator().manual_seed(version))
-            engine.rest()
+            engine.release_memory()
             assert torch.cuda.mem_get_info()[0] - awake > 0.2 * total
             learn(policy, version)
     finally:

@@ -18,21 +18,21 @@ class DiskFault(GrpoLabError):
     title = "Disk"
 
 
-def need_room(path: Path, count: int) -> None:
-    """Raise DiskFault unless `count` bytes fit on the disk of `path`."""
+def need_room(path: Path, needed_bytes: int) -> None:
+    """Raise DiskFault unless `needed_bytes` bytes fit on the disk of `path`."""
     available_bytes = free_bytes(path)
-    if available_bytes is not None and available_bytes < count + RESERVE_BYTES:
-        requirement = f"a checkpoint needs {size_text(count)} and {size_text(RESERVE_BYTES)} stay free"
+    if available_bytes is not None and available_bytes < needed_bytes + RESERVE_BYTES:
+        requirement = f"a checkpoint needs {size_text(needed_bytes)} and {size_text(RESERVE_BYTES)} stay free"
         raise DiskFault(f"disk: {size_text(available_bytes)} free on the disk of {path}; {requirement}")
 
 
 @contextmanager
-def translate_disk_errors(path: Path, *, needed: int = 0) -> Iterator[None]:
+def translate_disk_errors(path: Path, *, needed_bytes: int = 0) -> Iterator[None]:
     """Convert errors of the disk of `path` to DiskFault, independently of the library that raised them."""
     try:
         yield
     except Exception as error:
         if (fault := disk_fault(error, path)) is None:
             raise
-        requirement = f"; a checkpoint needs {size_text(needed)}" if needed else ""
+        requirement = f"; a checkpoint needs {size_text(needed_bytes)}" if needed_bytes else ""
         raise DiskFault(f"disk: {fault.sentence}{requirement}") from error

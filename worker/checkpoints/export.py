@@ -69,7 +69,7 @@ def export_checkpoint(
     shutil.rmtree(draft, ignore_errors=True)  # of a killed export
     needed_bytes = TEXT_BYTES + sum(weight.nbytes for weight in model.parameters())
     try:
-        with translate_disk_errors(directory.parent, needed=needed_bytes):
+        with translate_disk_errors(directory.parent, needed_bytes=needed_bytes):
             make_directory(draft)
             need_room(draft, needed_bytes)
             model.save_pretrained(draft, max_shard_size=shard)
@@ -102,13 +102,13 @@ def _open_model(checkpoint: Path, dtype: str) -> PreTrainedModel:
 
 @torch.no_grad()
 def _open_merged_model(
-    checkpoint: Path, config: dict[str, Any], dtype: str, closed: dict[str, Any]
+    checkpoint: Path, config: dict[str, Any], dtype: str, loader_options: dict[str, Any]
 ) -> PreTrainedModel:
     state = json.loads((checkpoint / "trainer/state.json").read_text())
     base, trained_dtype = config["base_model_name_or_path"], state["about"]["config"]["policy"]["dtype"]
     # If transformers opened it with its adapter, the model would be saved under the names of an adapter.
     model = AutoModelForCausalLM.from_pretrained(
-        base, revision=config["revision"] or "main", dtype=DTYPES[trained_dtype], **closed
+        base, revision=config["revision"] or "main", dtype=DTYPES[trained_dtype], **loader_options
     )
     if digest_weights(dict(model.named_parameters())) != state["base_sha256"]:
         raise BadCheckpoint(checkpoint, f"{base} is not the base it was trained on")

@@ -56,20 +56,25 @@ class LoadedState(NamedTuple):
     """The state that was loaded from a checkpoint."""
 
     step: int
-    restored: list[str]
+    restored_parts: list[str]
     """Names of the restored parts of the run's state."""
-    fresh: list[str]
+    reset_parts: list[str]
     """Names of the parts that start from their initial state."""
     versions: dict[str, str]
     """Versions of the packages that wrote the checkpoint."""
 
 
 def save_checkpoint(
-    directory: Path, policy: Policy, parts: Parts, *, step: int, about: Mapping[str, Any] | None = None
+    directory: Path,
+    policy: Policy,
+    parts: Parts,
+    *,
+    step: int,
+    lineage_fields: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the state of a run after `step` to `directory`, and replace any checkpoint of that name.
 
-    `about` holds the lineage as JSON values, see `worker.checkpoints.lineage`.
+    `lineage_fields` holds the lineage as JSON values, see `worker.checkpoints.lineage`.
     Raise DiskFault, and leave nothing behind, if the disk is full, read-only or faulty.
     """
     tensors = {name: stateful.tensors() for name, stateful in parts.items()}
@@ -77,10 +82,10 @@ def save_checkpoint(
     need_room(directory.parent, needed_bytes)
     draft = directory.with_name(f".{directory.name}.{os.getpid()}.draft")
     try:
-        with translate_disk_errors(directory.parent, needed=needed_bytes):
+        with translate_disk_errors(directory.parent, needed_bytes=needed_bytes):
             shutil.rmtree(draft, ignore_errors=True)
             make_directory(draft / "trainer")
-            _write(draft, policy, parts, tensors, {"step": step, "about": dict(about or {})})
+            _write(draft, policy, parts, tensors, {"step": step, "about": dict(lineage_fields or {})})
             with ThreadPoolExecutor(
                 MAX_CONCURRENT_SYNCS
             ) as pool:  # Syncing several files together is faster on a slow disk.
@@ -135,22 +140,22 @@ def verify_checkpoint(directory: Path) -> None:
 
 
 def load_checkpoint(
-    directory: Path, policy: Policy, parts: Parts, *, fitting: Collection[str] | None = None
+    directory: Path, policy: Policy, parts: Parts, *, fitting_names: Collection[str] | None = None
 ) -> LoadedState:
     """Verify a checkpoint and restore the policy and every part from it.
 
-    A checkpoint of the same run holds exactly its parts. With `fitting` it belongs to another run, and only
-    the named parts that it holds are restored.
+    A checkpoint of the same run holds exactly its parts. With `fitting_names` it belongs to another run, and
+    only the named parts that it holds are restored.
     """
     verify_checkpoint(directory)
     state = _read_state(directory)
     if state["format"] != FORMAT:
         raise BadCheckpoint(directory, f"has format {state['format']}, this version reads {FORMAT}")
-    if fitting is None and (unexpected := sorted(state["parts"].keys() ^ parts.keys())):
+    if fitting_names is None and (unexpected := sorted(state["parts"].keys() ^ parts.keys())):
         raise BadCheckpoint(directory, f"holds other state than the run has: {', '.join(unexpected)}")
     load_weights(directory, policy)
     restored_names = sorted(
-        parts.keys() & state["parts"].keys() & (parts.keys() if fitting is None else set(fitting))
+        parts.keys() & state["parts"].keys() & (parts.keys() if fitting_names is None else set(fitting_names))
     )
     for name in restored_names:
         file = directory / f"trainer/{name}.safetensors"

@@ -44,10 +44,10 @@ def find_origin(session: Session, run_id: str, settings: Settings) -> ForkOrigin
     return ForkOrigin(directory, checkpoint.sha256, parent.id, parent.name, config, run.fork_step)
 
 
-def fitting_parts(parts: Iterable[str], before: RunConfig, after: RunConfig) -> set[str]:
+def fitting_parts(part_names: Iterable[str], old_config: RunConfig, new_config: RunConfig) -> set[str]:
     """Return the parts of a checkpoint whose meaning is the same under both configs."""
-    old_settings, new_settings = _part_settings(before), _part_settings(after)
-    return {name for name in parts if old_settings.get(name) == new_settings.get(name)}
+    old_settings, new_settings = _part_settings(old_config), _part_settings(new_config)
+    return {name for name in part_names if old_settings.get(name) == new_settings.get(name)}
 
 
 def _part_settings(config: RunConfig) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def limit_process(header: GgufHeader) -> None:
         resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
-def _open_model(file: Path, closed: dict[str, Any]) -> PreTrainedModel:
+def _open_model(file: Path, loader_options: dict[str, Any]) -> PreTrainedModel:
     try:
         model, report = AutoModelForCausalLM.from_pretrained(
             file.parent,
@@ -114,7 +114,7 @@ def _open_model(file: Path, closed: dict[str, Any]) -> PreTrainedModel:
             dtype=torch.float32,
             quantization_config=GgufConfig(dequantize=True),
             output_loading_info=True,
-            **closed,
+            **loader_options,
         )
     except Exception as error:  # The libraries may raise any error for an invalid file.
         raise BadGguf(f"transformers cannot read it: {shorten(str(error) or repr(error), 200)}") from error

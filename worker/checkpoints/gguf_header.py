@@ -67,7 +67,7 @@ def read_header(path: Path) -> GgufHeader:
     """Return the header of a file with complete weights. Raise BadGguf or OSError."""
     with path.open("rb") as file:
         reader = _Reader(file, path.stat().st_size)
-        if reader.take(4) != b"GGUF":
+        if reader.read_bytes(4) != b"GGUF":
             raise BadGguf("it does not begin as a GGUF file")
         version = reader.number("<I")
         if version not in VERSIONS:
@@ -77,7 +77,7 @@ def read_header(path: Path) -> GgufHeader:
         _check_keys(keys)
         shapes = [reader.tensor() for _ in range(tensors)]
         _check_ends(
-            shapes, begin=reader.position, alignment=keys.get("general.alignment", 32), size=reader.size
+            shapes, data_offset=reader.position, alignment=keys.get("general.alignment", 32), size=reader.size
         )
     return GgufHeader(
         architecture=str(keys["general.architecture"])[:64],
@@ -100,7 +100,7 @@ class _Reader:
         self.size = size
         self.position = 0
 
-    def take(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         self._pass(count)
         return self._file.read(count)
 
@@ -112,17 +112,17 @@ class _Reader:
             raise BadGguf(f"its header is longer than {MAX_HEADER_BYTES:,} bytes")
 
     def number(self, form: str) -> Any:
-        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+        return struct.unpack(form, self.read_bytes(struct.calcsize(form)))[0]
 
-    def count(self, limit: int, what: str, *, unsigned: str) -> int:
+    def count(self, limit: int, noun: str, *, unsigned: str) -> int:
         count: int = self.number(unsigned)
         if count > limit:
-            raise BadGguf(f"it says that it has {count:,} {what}; expected at most {limit:,}")
+            raise BadGguf(f"it says that it has {count:,} {noun}; expected at most {limit:,}")
         return count
 
     def text(self) -> str:
         length = self.count(MAX_STRING_BYTES, "bytes of one text", unsigned="<Q")
-        return self.take(length).decode(errors="replace")
+        return self.read_bytes(length).decode(errors="replace")
 
     def key(self) -> tuple[str, Any]:
         return self.text(), self.value(self.number("<I"))
@@ -182,12 +182,12 @@ def _check_keys(keys: dict[str, Any]) -> None:
             raise BadGguf(f"its {name[:80]} is larger than that of any model")
 
 
-def _check_ends(tensors: list[_Tensor], *, begin: int, alignment: Any, size: int) -> None:
+def _check_ends(tensors: list[_Tensor], *, data_offset: int, alignment: Any, size: int) -> None:
     if not tensors:
         raise BadGguf("it holds no weights")
     if not isinstance(alignment, int) or not 1 <= alignment <= MAX_STRING_BYTES:
         raise BadGguf("its general.alignment is no number of bytes")
-    begin = -(-begin // alignment) * alignment
-    end = begin + max(tensor.offset + tensor.size for tensor in tensors)
+    data_offset = -(-data_offset // alignment) * alignment
+    end = data_offset + max(tensor.offset + tensor.size for tensor in tensors)
     if end > size:
         raise BadGguf(f"it has {size:,} bytes of {end:,}: it is not a whole file")

@@ -42,12 +42,12 @@ def main() -> None:
         sys.exit(f"push: {_printable(str(error))}")
 
 
-def push(directory: Path, repository: str, token: str, *, public: bool, existing: bool) -> str:
+def push(directory: Path, repository: str, token: str, *, public: bool, allow_existing: bool) -> str:
     """Upload the files of an export in one commit and return the repository's address. Raise PushFailed."""
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     api = HfApi(token=token)
     try:
-        address = api.create_repo(repository, private=not public, exist_ok=existing)
+        address = api.create_repo(repository, private=not public, exist_ok=allow_existing)
         api.upload_folder(
             repo_id=repository,
             folder_path=directory,

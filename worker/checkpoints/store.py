@@ -86,14 +86,14 @@ class Checkpoints:
         self.config, self.origin = config, origin
         self.uploads = Uploads(artifacts, run_id, recorder)
         self.saved_step = -1
-        self.restored: RestoredCheckpoint | None = None
+        self.restored_checkpoint: RestoredCheckpoint | None = None
         """The checkpoint that was restored, if any."""
-        self.refused: set[str] = set()
+        self.damaged_names: set[str] = set()
         """Ids of damaged checkpoints, which are removed after the next save."""
         self.lineage = make_lineage(run_id, config, origin)
         self.unrecorded_checkpoints: dict[str, UnrecordedCheckpoint] = {}
         """Checkpoints of this run, by name, that the database did not know when this attempt began."""
-        self.inherited: set[str] = set()
+        self.inherited_names: set[str] = set()
         """Names that existed when this attempt began, regardless of the attempt in the name."""
 
     def restore(self, policy: Policy, parts: Parts) -> int | None:
@@ -125,7 +125,9 @@ class Checkpoints:
             if isinstance(candidate, UnrecordedCheckpoint):
                 self._adopt(candidate, recorded_step)
             self.saved_step = loaded_state.step
-            self.restored = RestoredCheckpoint(self.root / name, loaded_state.restored, candidate.attempt)
+            self.restored_checkpoint = RestoredCheckpoint(
+                self.root / name, loaded_state.restored_parts, candidate.attempt
+            )
             # The attempt that saved it may have died before pruning, and this attempt may not save again.
             if self.uploads.are_wanted:
                 self.recorder.commit(
@@ -162,7 +164,7 @@ class Checkpoints:
         self.uploads.fetch(directory, replace_existing=True)
         return load(candidate, directory, policy, parts)
 
-    def _fetch_unrecorded(self, rows: Sequence[Checkpoint], recorded: int) -> None:
+    def _fetch_unrecorded(self, rows: Sequence[Checkpoint], recorded_step: int) -> None:
         """Fetch the checkpoint to adopt from an artifact store that is newer than this database.
 
         It is the newest checkpoint of the recorded steps, if it is newer than all rows. If there are no rows,
@@ -170,14 +172,14 @@ class Checkpoints:
         """
         newest = max((checkpoint_age_key(row.path) for row in rows), default=(-1, -1))
         unrecorded_names = sorted(
-            (name for name in self.uploads.begin() if checkpoint_age_key(name) > newest),
+            (name for name in self.uploads.read_complete() if checkpoint_age_key(name) > newest),
             key=checkpoint_age_key,
         )
         within_recorded = [
-            name for name in reversed(unrecorded_names) if checkpoint_age_key(name)[0] <= recorded
+            name for name in reversed(unrecorded_names) if checkpoint_age_key(name)[0] <= recorded_step
         ]
         beyond_recorded = (
-            [] if rows else [name for name in unrecorded_names if checkpoint_age_key(name)[0] > recorded]
+            [] if rows else [name for name in unrecorded_names if checkpoint_age_key(name)[0] > recorded_step]
         )
         for name in [*within_recorded, *beyond_recorded][:MAX_FETCHED]:
             try:
@@ -199,7 +201,7 @@ class Checkpoints:
         if isinstance(candidate, UnrecordedCheckpoint):
             del self.unrecorded_checkpoints[name]
         else:
-            self.refused.add(candidate.id)
+            self.damaged_names.add(candidate.id)
 
     def _look_for_unrecorded(self, recorded_names: Collection[str]) -> None:
         """Find checkpoints of this run's lineage without a row.
@@ -210,9 +212,9 @@ class Checkpoints:
         if checkpoints:
             self.recorder.commit(lambda _: None)  # the run is ours, so no later attempt writes here
         self.unrecorded_checkpoints = {checkpoint.directory.name: checkpoint for checkpoint in checkpoints}
-        self.inherited = {*recorded_names, *self.unrecorded_checkpoints}
+        self.inherited_names = {*recorded_names, *self.unrecorded_checkpoints}
 
-    def _adopt(self, checkpoint: UnrecordedCheckpoint, recorded: int) -> None:
+    def _adopt(self, checkpoint: UnrecordedCheckpoint, recorded_step: int) -> None:
         """Add a row for a checkpoint that the database did not know."""
         row = self._row(
             checkpoint.directory,
@@ -224,8 +226,10 @@ class Checkpoints:
         del self.unrecorded_checkpoints[checkpoint.directory.name]
         name = checkpoint.directory.name
         message = f"adopted checkpoint {name}: it is complete and belongs to this run, but had no row"
-        if checkpoint.step > recorded:
-            message += f"; metrics and rollouts of the steps {recorded + 1} to {checkpoint.step} are lost"
+        if checkpoint.step > recorded_step:
+            message += (
+                f"; metrics and rollouts of the steps {recorded_step + 1} to {checkpoint.step} are lost"
+            )
         logger.warning("%s", message)
         self.recorder.event(
             "checkpoint",
@@ -247,41 +251,48 @@ class Checkpoints:
             load_weights(self.origin.directory, policy)
         return 0 if self.origin is None else self.origin.step
 
-    def _fork(self, origin: ForkOrigin, policy: Policy, parts: Parts, refused: list[dict[str, Any]]) -> int:
+    def _fork(
+        self, origin: ForkOrigin, policy: Policy, parts: Parts, rejections: list[dict[str, Any]]
+    ) -> int:
         self.uploads.fetch(origin.directory)
         check_manifest(origin.directory, origin.sha256)
         fitting_names = fitting_parts(parts, origin.config, self.config)
-        loaded_state = load_checkpoint(origin.directory, policy, parts, fitting=fitting_names)
-        self.restored = RestoredCheckpoint(origin.directory, loaded_state.restored)
+        loaded_state = load_checkpoint(origin.directory, policy, parts, fitting_names=fitting_names)
+        self.restored_checkpoint = RestoredCheckpoint(origin.directory, loaded_state.restored_parts)
         message = f"forked from step {loaded_state.step} of {origin.run_name}"
-        if loaded_state.fresh:
+        if loaded_state.reset_parts:
             message += (
-                f"; {', '.join(loaded_state.fresh)} "
-                f"{'begins' if len(loaded_state.fresh) == 1 else 'begin'} anew"
+                f"; {', '.join(loaded_state.reset_parts)} "
+                f"{'begins' if len(loaded_state.reset_parts) == 1 else 'begin'} anew"
             )
-        self._report_restore(message, loaded_state, origin.directory.name, refused, run=origin.run_id)
+        self._report_restore(message, loaded_state, origin.directory.name, rejections, run=origin.run_id)
         return loaded_state.step
 
     def _report_restore(
-        self, message: str, loaded: LoadedState, name: str, refused: list[dict[str, Any]], **details: Any
+        self,
+        message: str,
+        loaded_state: LoadedState,
+        name: str,
+        rejections: list[dict[str, Any]],
+        **details: Any,
     ) -> None:
         """Record an event with the restored, reset and refused parts."""
         current_versions = package_versions()
         changed_versions = {
-            package: [loaded.versions.get(package, ""), version]
+            package: [loaded_state.versions.get(package, ""), version]
             for package, version in current_versions.items()
-            if loaded.versions.get(package) != version
+            if loaded_state.versions.get(package) != version
         }
         restored = {
             "checkpoint": name,
-            "step": loaded.step,
-            "parts": ["policy", *loaded.restored],
-            "fresh": loaded.fresh,
-            "refused": refused,
+            "step": loaded_state.step,
+            "parts": ["policy", *loaded_state.restored_parts],
+            "fresh": loaded_state.reset_parts,
+            "refused": rejections,
             "versions": changed_versions,
             **details,
         }
-        self.recorder.event("checkpoint", "info", message, {"restored": restored}, step=loaded.step)
+        self.recorder.event("checkpoint", "info", message, {"restored": restored}, step=loaded_state.step)
 
     def save(self, policy: Policy, parts: Parts, *, step: int, accuracy: float | None) -> None:
         """Write a checkpoint of a step and remove checkpoints that are no longer kept.
@@ -294,7 +305,7 @@ class Checkpoints:
         self.uploads.replace(directory.name)
         self.recorder.flush()  # otherwise a checkpoint could survive a power cut that its steps do not
         lineage_fields = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
-        save_checkpoint(directory, policy, parts, step=step, about=lineage_fields)
+        save_checkpoint(directory, policy, parts, step=step, lineage_fields=lineage_fields)
         row = self._row(directory, step, accuracy, self.attempt)
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
         self.saved_step = step
@@ -334,7 +345,7 @@ class Checkpoints:
         spared_names = {
             "copied": self.uploads.complete,
             "uploading": self.uploads.uploading,
-            "damaged": self.refused,
+            "damaged": self.damaged_names,
         }
 
         def forget(session: Session) -> None:
@@ -379,14 +390,14 @@ class Checkpoints:
         If this attempt is fenced, a later one writes to the directory too.
         """
         match = ATTEMPT_PATTERN.search(path.name)
-        return path.name in self.inherited or match is None or int(match[1]) <= self.attempt
+        return path.name in self.inherited_names or match is None or int(match[1]) <= self.attempt
 
 
-def sort_by_preference(candidates: Sequence[Candidate], recorded: int) -> list[Candidate]:
+def sort_by_preference(candidates: Sequence[Candidate], recorded_step: int) -> list[Candidate]:
     """Sort the checkpoints: first the newest within the recorded steps, then the oldest after them."""
     newest_first = sorted(candidates, key=lambda candidate: (candidate.step, candidate.attempt), reverse=True)
-    complete = [candidate for candidate in newest_first if candidate.step <= recorded]
-    return complete + [candidate for candidate in reversed(newest_first) if candidate.step > recorded]
+    complete = [candidate for candidate in newest_first if candidate.step <= recorded_step]
+    return complete + [candidate for candidate in reversed(newest_first) if candidate.step > recorded_step]
 
 
 def load(candidate: Candidate, directory: Path, policy: Policy, parts: Parts) -> LoadedState:

@@ -33,12 +33,12 @@ class Uploads:
         self._store, self._run_id, self._recorder = store, run_id, recorder
         self._complete: set[str] = set()
         self._partial: set[str] = set()
-        self._doomed: frozenset[str] = frozenset()
-        self._running: Future[None] | None = None
+        self._doomed_names: frozenset[str] = frozenset()
+        self._upload: Future[None] | None = None
         self._at_work: frozenset[str] = frozenset()
         self._is_away = False
 
-    def begin(self) -> set[str]:
+    def read_complete(self) -> set[str]:
         """Read the names of this run's complete checkpoints in the store and return them. Raise
         ArtifactFault.
         """
@@ -92,7 +92,7 @@ class Uploads:
         """
         if self._store is None:
             return
-        if self._running is not None and not self._running.done():
+        if self._upload is not None and not self._upload.done():
             return
         self._take_note()
         missing_directories = [
@@ -100,17 +100,17 @@ class Uploads:
             for directory in directories
             if directory.name not in self._complete and directory.is_dir()
         ]
-        doomed, self._doomed = self._doomed, frozenset()
+        doomed, self._doomed_names = self._doomed_names, frozenset()
         if missing_directories or doomed:
             self._at_work = frozenset(directory.name for directory in missing_directories)
             self._complete -= doomed
             self._partial |= self._at_work | doomed
-            self._running = _run_in_thread(partial(self._work, self._store, missing_directories, doomed))
+            self._upload = _run_in_thread(partial(self._work, self._store, missing_directories, doomed))
 
     def settle(self) -> None:
         """Wait for a running upload, whose duration the store limits."""
-        if self._running is not None:
-            self._watch(self._running)
+        if self._upload is not None:
+            self._watch(self._upload)
             self._take_note()
 
     def finish(self, directories: Sequence[Path]) -> bool:
@@ -143,17 +143,19 @@ class Uploads:
     def forget(self, kept_names: Collection[str], may_go: Callable[[str], bool]) -> None:
         """Mark copies without a row, so that the next call of `start` removes them."""
         names = self._complete | self._partial
-        self._doomed = frozenset(name for name in names if name not in kept_names and may_go(name))
+        self._doomed_names = frozenset(name for name in names if name not in kept_names and may_go(name))
 
-    def _work(self, store: ArtifactStore, lacking: Sequence[Path], doomed: Collection[str]) -> None:
+    def _work(
+        self, store: ArtifactStore, missing_directories: Sequence[Path], doomed_names: Collection[str]
+    ) -> None:
         for directory in sorted(
-            lacking, key=lambda directory: checkpoint_age_key(directory.name), reverse=True
+            missing_directories, key=lambda directory: checkpoint_age_key(directory.name), reverse=True
         ):
             started_at = time.monotonic()
             store.upload(directory)
             self._complete.add(directory.name)
             logger.info("uploaded checkpoint %s in %.1f s", directory.name, time.monotonic() - started_at)
-        for name in sorted(doomed):
+        for name in sorted(doomed_names):
             try:
                 store.remove_checkpoint(self._run_id, name)
             except ArtifactFault as error:  # retried after the next checkpoint
@@ -163,7 +165,7 @@ class Uploads:
 
     def _take_note(self) -> None:
         """Report a fault once until the store answers again."""
-        future, self._running, self._at_work = self._running, None, frozenset()
+        future, self._upload, self._at_work = self._upload, None, frozenset()
         if future is None:
             return
         error = future.exception()

@@ -81,8 +81,8 @@ class ForkedProcess:
         self._ended.set()
 
 
-def _pipe(opened: contextlib.ExitStack, *, writes: bool = False) -> tuple[int, IO[bytes]]:
-    """Return the fork's end and our end of a pipe. Our end is closed with `opened`."""
+def _pipe(exit_stack: contextlib.ExitStack, *, writes: bool = False) -> tuple[int, IO[bytes]]:
+    """Return the fork's end and our end of a pipe. Our end is closed with `exit_stack`."""
     read_fd, write_fd = os.pipe()
     child_end, parent_end = (read_fd, write_fd) if writes else (write_fd, read_fd)
-    return child_end, opened.enter_context(os.fdopen(parent_end, "wb" if writes else "rb"))
+    return child_end, exit_stack.enter_context(os.fdopen(parent_end, "wb" if writes else "rb"))

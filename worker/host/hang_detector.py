@@ -38,7 +38,7 @@ class HangDetector:
         self._moved_at = clock()
         self._last: tuple[int, float] | None = None
         self._step_seconds: deque[float] = deque(maxlen=101)
-        self._longest = 0.0
+        self._longest_seconds = 0.0
 
     def see(self, step: int, progress_at: float) -> None:
         """Record the run's last step and the time at which it was stored, by the database's clock."""
@@ -51,7 +51,7 @@ class HangDetector:
         now = self._clock()
         last_step, _ = self._last or (step, 0.0)
         seconds, self._moved_at, self._last = now - self._moved_at, now, (step, progress_at)
-        self._longest = max(self._longest, seconds)
+        self._longest_seconds = max(self._longest_seconds, seconds)
         if step > last_step:
             self._step_seconds.append(seconds / (step - last_step))
 
@@ -69,9 +69,9 @@ class HangDetector:
         """The seconds of silence after which the trainer counts as hung."""
         hang_limits = self._hang_limits
         if not self._step_seconds:
-            return max(hang_limits.start_seconds, hang_limits.gaps * self._longest)
+            return max(hang_limits.start_seconds, hang_limits.gaps * self._longest_seconds)
         usual = hang_limits.steps * median(self._step_seconds)
-        return max(hang_limits.least_seconds, usual, hang_limits.gaps * self._longest)
+        return max(hang_limits.least_seconds, usual, hang_limits.gaps * self._longest_seconds)
 
     @property
     def is_hung(self) -> bool:

@@ -68,11 +68,11 @@ class NodeSeat:
         self.worker_id = worker_id
         self.address = node_address(settings)
         self._sessions, self._slots = sessions, slots
-        self._place = (self.group, self.rank, worker_id)
+        self._seat_key = (self.group, self.rank, worker_id)
         self._is_left = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def place(self, port: int) -> dict[str, Any]:
+    def node_fields(self, port: int) -> dict[str, Any]:
         """Return the fields that the trainer needs to call the other nodes, see NodeGroup."""
         return {
             "rank": self.rank,
@@ -94,7 +94,7 @@ class NodeSeat:
             "traits": node_traits(slot),
         }
         with self._sessions.begin() as session:
-            take_seat(session, *self._place, **seat_fields)
+            take_seat(session, *self._seat_key, **seat_fields)
 
     def open(self, stopping: threading.Event) -> None:
         """Take the seat and keep it until `leave`. A worker that loses its seat must end."""
@@ -117,7 +117,7 @@ class NodeSeat:
 
     def _renew(self) -> bool:
         with self._sessions.begin() as session:
-            if record_heartbeat(session, *self._place):
+            if record_heartbeat(session, *self._seat_key):
                 return True
             rank_seats = [seat for seat in load_seats(session, self.group) if seat.rank == self.rank]
         if rank_seats and rank_seats[0].silent_seconds < MAX_SILENT_SECONDS:
@@ -131,7 +131,7 @@ class NodeSeat:
         if self._thread is not None:
             self._thread.join()
         with left_for_later("leave the group"), self._sessions.begin() as session:
-            leave_seat(session, *self._place)
+            leave_seat(session, *self._seat_key)
 
     def seats(self) -> list[Seat]:
         """Return the nodes of the group, or none while the database is unavailable."""
@@ -151,7 +151,7 @@ class NodeSeat:
     def say(self, answer: Answer) -> None:
         """Send an answer to the leader."""
         with left_for_later("answer the leader"), self._sessions.begin() as session:
-            write_message(session, *self._place, answer)
+            write_message(session, *self._seat_key, answer)
 
 
 def node_traits(slot: Slot) -> dict[str, str]:
@@ -187,12 +187,12 @@ class NodeFollower:
     ) -> None:
         self._settings, self._sessions, self._seat, self._supervisor = settings, sessions, seat, supervisor
         self._stopping, self._hurrying = stopping, hurrying
-        self._served: tuple[str, int] | None = None
+        self._last_order: tuple[str, int] | None = None
 
     def next_order(self) -> Order | None:
         """Return an order of the leader that names this worker and has not been executed yet."""
         order = find_order(self._seat.seats())
-        if order is None or (order.run_id, order.attempt) == self._served:
+        if order is None or (order.run_id, order.attempt) == self._last_order:
             return None
         if list(order.workers[self._seat.rank :][:1]) != [self._seat.worker_id] or self._is_over(order):
             return None
@@ -200,7 +200,7 @@ class NodeFollower:
 
     def serve(self, order: Order, slots: Sequence[Slot]) -> None:
         """Train this node's ranks of an attempt until they end, and report a failure to the leader."""
-        self._served = (order.run_id, order.attempt)
+        self._last_order = (order.run_id, order.attempt)
         reason = self._joining_obstacle(order)
         if self._stopping.is_set():
             self._answer(order, "leaving")

@@ -18,11 +18,11 @@ class PilotLimits:
     """Maximum number of runs that the worker claims."""
     idle_seconds: float = 0.0
     """Maximum number of seconds during which no slot has a run."""
-    until: float = 0.0
+    end_time: float = 0.0
     """Deadline in UTC epoch seconds."""
 
     @classmethod
-    def of(cls, settings: Settings) -> "PilotLimits":
+    def from_settings(cls, settings: Settings) -> "PilotLimits":
         """Return the limits in the settings."""
         return cls(settings.worker_runs, settings.worker_idle_seconds, settings.worker_until)
 
@@ -35,17 +35,17 @@ class Pilot:
 
     def __init__(self, limits: PilotLimits) -> None:
         self._limits = limits
-        self._claimed = 0
+        self._claim_count = 0
         self._busy_at = time.monotonic()
 
     def may_claim(self) -> bool:
         """Return whether another run may be claimed."""
-        is_spent = self._limits.runs and self._claimed >= self._limits.runs
+        is_spent = self._limits.runs and self._claim_count >= self._limits.runs
         return not is_spent and not self._is_late()
 
     def note_claim(self) -> None:
         """Record a claimed run."""
-        self._claimed += 1
+        self._claim_count += 1
 
     def reason_to_end(self, *, is_busy: bool) -> str:
         """Return the reason to end now, or "" if there is none."""
@@ -55,12 +55,12 @@ class Pilot:
             return "the time that WORKER_UNTIL allows is over"
         if is_busy:
             return ""
-        if self._limits.runs and self._claimed >= self._limits.runs:
-            return f"all {self._claimed} runs that WORKER_RUNS allows are done"
+        if self._limits.runs and self._claim_count >= self._limits.runs:
+            return f"all {self._claim_count} runs that WORKER_RUNS allows are done"
         idle = time.monotonic() - self._busy_at
         if self._limits.idle_seconds and idle >= self._limits.idle_seconds:
             return f"no run came in {idle:.0f} s"
         return ""
 
     def _is_late(self) -> bool:
-        return bool(self._limits.until) and time.time() >= self._limits.until
+        return bool(self._limits.end_time) and time.time() >= self._limits.end_time

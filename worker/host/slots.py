@@ -72,16 +72,16 @@ class SlotPool:
         self.hurrying = threading.Event()
         self._settings = settings
         self._sessions = sessions
-        self._pilot = Pilot(limits := PilotLimits.of(settings))
+        self._pilot = Pilot(limits := PilotLimits.from_settings(settings))
         self._ends_by_itself = limits != PilotLimits()
         self._look = threading.Event()
         self._heartbeat = min(HEARTBEAT_SECONDS, settings.lease_seconds / 4)
         self._watch = LostRuns(settings.lease_seconds, look_seconds=self._heartbeat)
-        self._lost: list[Lease] = []
-        self._claiming = threading.Lock()
+        self._lost_leases: list[Lease] = []
+        self._claim_lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._seat = NodeSeat(settings, sessions, self.name, slots) if settings.worker_nodes > 1 else None
-        lead = self._seat.place(settings.node_port) if self._seat else None
+        lead = self._seat.node_fields(settings.node_port) if self._seat else None
         parent = WarmParent(settings, slots[0]) if WarmParent.suits(slots, argv) else None
         self._worker_slots = [
             WorkerSlot(
@@ -152,21 +152,21 @@ class SlotPool:
             for held_slot in held_slots:
                 held_slot.run_id = None
 
-    def _free(self, worker_slot: WorkerSlot) -> list[WorkerSlot]:
+    def _find_free_slots(self, worker_slot: WorkerSlot) -> list[WorkerSlot]:
         """Return the slots without a run, this one first."""
         free_slots = [free_slot for free_slot in self._worker_slots if free_slot.run_id is None]
         return sorted(free_slots, key=lambda free_slot: free_slot is not worker_slot)
 
-    def _room(self, free: int) -> dict[str, int]:
+    def _count_devices(self, free_count: int) -> dict[str, int]:
         """Return the number of devices that a run may use now, and the number if the worker were idle.
 
         A group of nodes trains one run at a time.
         """
         if self._seat is not None:
-            devices = self._seat.room() if free == len(self._worker_slots) else 0
+            devices = self._seat.room() if free_count == len(self._worker_slots) else 0
             return {"room": devices, "max_devices": devices, "nodes": self._seat.nodes}
         if self._worker_slots[0].slot.gpu:
-            return {"room": free, "max_devices": len(self._worker_slots)}
+            return {"room": free_count, "max_devices": len(self._worker_slots)}
         return {"room": MAX_CPU_RANKS, "max_devices": MAX_CPU_RANKS}
 
     def _claim(self, worker_slot: WorkerSlot) -> Claim | None:
@@ -175,10 +175,10 @@ class SlotPool:
         price: dict[str, Any] = {}
         if settings.has_prices:
             price = {"slot_price": settings.slot_price or None, "currency": settings.currency}
-        with self._claiming:
+        with self._claim_lock:
             if worker_slot.run_id or not self._pilot.may_claim():
                 return None
-            free_slots = self._free(worker_slot)
+            free_slots = self._find_free_slots(worker_slot)
             try:
                 with self._sessions.begin() as session:
                     claim = lifecycle.claim_run(
@@ -186,8 +186,8 @@ class SlotPool:
                         worker_slot.worker_id,
                         platform.node(),
                         lease_seconds=settings.lease_seconds,
-                        lost_leases=self._lost,
-                        **self._room(len(free_slots)),
+                        lost_leases=self._lost_leases,
+                        **self._count_devices(len(free_slots)),
                         **price,
                     )
             except SQLAlchemyError as error:
@@ -232,7 +232,7 @@ class SlotPool:
     def _end_in_time(self) -> None:
         """End the process like an external signal when its limits are reached."""
         while not self.stopping.wait(PILOT_SECONDS):
-            with self._claiming:  # no slot is between its claim and its run
+            with self._claim_lock:  # no slot is between its claim and its run
                 is_busy = any(worker_slot.run_id for worker_slot in self._worker_slots)
                 reason = self._pilot.reason_to_end(is_busy=is_busy)
             if reason:
@@ -255,12 +255,12 @@ class SlotPool:
         """Find runs of lost workers, because the service that requeues them may be lost too."""
         try:
             with open_read_session(self._sessions) as session:
-                self._lost = self._watch.find_expired(session)
+                self._lost_leases = self._watch.find_expired(session)
         except SQLAlchemyError as error:
             logger.warning("cannot look for lost runs now: %s", first_line(error))
             self._watch.forget()
-            self._lost = []
-        if self._lost:
+            self._lost_leases = []
+        if self._lost_leases:
             self._look.set()
 
     def _report(self) -> None:

@@ -29,7 +29,7 @@ class Spare:
     def __init__(self, settings: Settings, slot: Slot, argv: tuple[str, ...] = TRAINER) -> None:
         self._argv = argv
         self._environment = trainer_environment(settings, slot, os.environ)
-        self._bad = 0
+        self._failed_starts = 0
         self._not_before = 0.0
         self._process: TrainerProcess | None = None
         self._is_closed = False
@@ -47,7 +47,7 @@ class Spare:
             if self._is_closed or time.monotonic() < self._not_before:
                 return
             if self._process is not None and self._process.is_running():
-                self._bad = 0 if self._process.ready.is_set() else self._bad
+                self._failed_starts = 0 if self._process.ready.is_set() else self._failed_starts
                 return
             self._drop_dead()
             self._not_before = time.monotonic() + self._next_pause()
@@ -61,7 +61,7 @@ class Spare:
         with self._lock:
             spare, self._process = self._process, None
             if spare is not None and spare.ready.is_set():
-                self._bad, self._not_before = 0, 0.0
+                self._failed_starts, self._not_before = 0, 0.0
         if spare is not None and spare.is_running():
             return spare
         if spare is not None:
@@ -84,8 +84,8 @@ class Spare:
 
     def _next_pause(self) -> float:
         """Return the seconds to wait after this start if it fails."""
-        pause = PAUSES_SECONDS[min(self._bad, len(PAUSES_SECONDS) - 1)]
-        self._bad += 1
+        pause = PAUSES_SECONDS[min(self._failed_starts, len(PAUSES_SECONDS) - 1)]
+        self._failed_starts += 1
         return pause
 
 

@@ -44,22 +44,22 @@ class LogCollector:
         self._write = write
         self._lines: list[str] = []
         self._size = 0
-        self._left = limit
+        self._remaining_characters = limit
         self._number = 0
-        self._piece = 0
+        self._chunk_lines = 0
         """Number of lines in the chunk that is being written."""
         self._lock = threading.Lock()
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
 
     def add(self, line: str) -> None:
         """Record one line of output."""
-        if self._left < 0:
+        if self._remaining_characters < 0:
             return
         text = clean_line(line) + "\n"
         with self._lock:
-            if len(text) > self._left:
-                text, self._left = LIMIT_NOTE, 0
-            self._left -= len(text)
+            if len(text) > self._remaining_characters:
+                text, self._remaining_characters = LIMIT_NOTE, 0
+            self._remaining_characters -= len(text)
             self._lines.append(text)
             self._size += len(text)
 
@@ -74,19 +74,19 @@ class LogCollector:
         The same chunk is retried under its number, because it may have been stored although the answer was
         lost. New output is kept for the next call.
         """
-        with self._writing:
-            for _ in range(2 if self._piece else 1):
+        with self._write_lock:
+            for _ in range(2 if self._chunk_lines else 1):
                 with self._lock:
-                    self._piece = self._piece or len(self._lines)
-                    text = "".join(self._lines[: self._piece])
+                    self._chunk_lines = self._chunk_lines or len(self._lines)
+                    text = "".join(self._lines[: self._chunk_lines])
                 if not text:
                     return
                 self._write(self._number, text)
                 with self._lock:
                     self._number += 1
-                    del self._lines[: self._piece]
+                    del self._lines[: self._chunk_lines]
                     self._size -= len(text)
-                    self._piece = 0
+                    self._chunk_lines = 0
 
 
 class LastLines:

@@ -149,7 +149,7 @@ class TrainerProcess:
         self._last_error = ""
         self._memory = 0
         self._listener: Listener | None = None
-        self._waiting: list[str] = []
+        self._waiting_lines: list[str] = []
         self._lock = threading.Lock()
         self._process = process
         self._stdin = cast("IO[bytes]", self._process.stdin)
@@ -195,9 +195,9 @@ class TrainerProcess:
         nodes, if any.
         """
         with self._lock:
-            for line in self._waiting:
+            for line in self._waiting_lines:
                 listener(line)
-            self._waiting.clear()
+            self._waiting_lines.clear()
             self._listener = listener
         order = {
             "run_id": run_id,
@@ -275,8 +275,8 @@ class TrainerProcess:
         with self._lock:
             if self._listener:
                 self._listener(line)
-            elif len(self._waiting) < 1000:
-                self._waiting.append(line)
+            elif len(self._waiting_lines) < 1000:
+                self._waiting_lines.append(line)
 
 
 def _decode_line(line: bytes, *, is_cut: bool) -> str:

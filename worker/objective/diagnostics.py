@@ -140,19 +140,19 @@ def off_policy_terms(
 
 
 def lopti_terms(
-    policy: Float[Tensor, "B T"], old: Float[Tensor, "B T"], batch: PolicyBatch, *, eta: float
+    policy: Float[Tensor, "B T"], old_logprobs: Float[Tensor, "B T"], batch: PolicyBatch, *, eta: float
 ) -> MetricSums:
     """Return lopti/low_frac and lopti/high_shift.
 
     The first is the fraction of rare tokens. The second is the mean |log p - log p_old| of the other tokens
     in their update, a shift that the update of the rare tokens caused.
     """
-    rare = batch.mask & improbable_tokens(old, eta=eta)
+    rare = batch.mask & improbable_tokens(old_logprobs, eta=eta)
     frequent = batch.mask & ~rare if batch.trained is None else batch.mask & batch.trained & ~rare
     return MetricSums(
         {
             "lopti/low_frac": _token_mean(rare, batch.mask),
-            "lopti/high_shift": _token_mean((policy - old).abs(), frequent),
+            "lopti/high_shift": _token_mean((policy - old_logprobs).abs(), frequent),
         }
     )
 

@@ -52,7 +52,7 @@ def estimate_advantages(
             return AdvantageEstimate(decoupled_advantages * factor)
         case knobs.GroupMean(scale=knobs.Sas(ddof=ddof)):
             smoothed_advantages = smoothing.smooth_standardised_advantages(
-                rewards, scored, visits or Visits.none(rewards), ddof=ddof
+                rewards, scored, visits or Visits.without_history(rewards), ddof=ddof
             )
             return AdvantageEstimate(smoothed_advantages.advantages * factor, smoothed_advantages.visits)
         case knobs.GroupMean():
@@ -99,7 +99,7 @@ def estimate_against_tokens(
 
 
 def whiten(
-    batch: PolicyBatch, advantage: knobs.Advantage, *, over: Literal["step", "minibatch"]
+    batch: PolicyBatch, advantage: knobs.Advantage, *, scope: Literal["step", "minibatch"]
 ) -> PolicyBatch:
     """Return the batch with whitened advantages if the scale is a whitening.
 
@@ -110,9 +110,9 @@ def whiten(
     if isinstance(advantage, knobs.Critic | knobs.OptimalTokenBaseline):
         return batch
     scale = advantage.scale
-    if isinstance(scale, knobs.TokenWhiten) and over == "step":
+    if isinstance(scale, knobs.TokenWhiten) and scope == "step":
         counts = masked.lengths(batch.mask)
-    elif isinstance(scale, knobs.SeqWhiten) and over == "minibatch":
+    elif isinstance(scale, knobs.SeqWhiten) and scope == "minibatch":
         counts = torch.ones_like(batch.group_index)
     else:
         return batch
@@ -133,24 +133,24 @@ def _group_factor(advantage: knobs.RewardAdvantage, group_size: int) -> float:
 
 
 def _scaled_advantages(
-    centred: Float[Tensor, "P G"],
+    centred_rewards: Float[Tensor, "P G"],
     rewards: Float[Tensor, "P G"],
     scored: Bool[Tensor, "P G"],
     scale: knobs.Scale,
 ) -> Float[Tensor, "P G"]:
     match scale:
         case knobs.NoScale() | knobs.SeqWhiten() | knobs.TokenWhiten() | knobs.Sas():
-            return centred
+            return centred_rewards
         case knobs.MeanReward(eps=eps):
             group = advantages.group_spread(rewards, scored)
-            return advantages.over_mean_reward(centred, group, eps=eps)
+            return advantages.over_mean_reward(centred_rewards, group, eps=eps)
         case knobs.GroupStd():
             spread = advantages.group_spread(rewards, scored)
         case knobs.BatchStd(of=of):
-            spread = advantages.batch_spread(rewards if of == "rewards" else centred, scored)
+            spread = advantages.batch_spread(rewards if of == "rewards" else centred_rewards, scored)
         case _:
             assert_never(scale)
-    return advantages.scaled_advantages(centred, spread, ddof=scale.ddof, eps=scale.eps)
+    return advantages.scaled_advantages(centred_rewards, spread, ddof=scale.ddof, eps=scale.eps)
 
 
 def estimate_token_advantages(

@@ -35,21 +35,21 @@ def accuracy_band_mask(
     return (accuracy > low) & (accuracy < high)
 
 
-def loss_share(*, trained: int, total: int) -> float:
+def loss_share(*, trained_count: int, total: int) -> float:
     """Return the factor on a mean over the remaining groups or tokens.
 
         1 - f, so that the fraction f that was left out counts in the divisor
 
     Leaving out groups of advantage 0 then changes no gradient and only saves their work.
     """
-    return trained / total if total else 1.0
+    return trained_count / total if total else 1.0
 
 
-def upweight(*, trained: int, total: int) -> float:
+def upweight(*, trained_count: int, total: int) -> float:
     """Return the factor on the loss that compensates for dropped groups: 1 / (1 - f), if f is dropped.
 
     It turns a mean over all completions or prompts into one over the remaining ones. It is 1 if none remain.
     Source: GPG,
     arXiv:2504.02546, alpha = B / (B - M) with M of B completions in groups of equal rewards.
     """
-    return total / trained if trained else 1.0
+    return total / trained_count if trained_count else 1.0

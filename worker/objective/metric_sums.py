@@ -19,7 +19,7 @@ class Metric(Protocol):
         """Return the metric merged with another one."""
         ...
 
-    def parts(self) -> tuple[Scalar, ...]:
+    def tensors(self) -> tuple[Scalar, ...]:
         """Return the tensors that are copied to the host."""
         ...
 
@@ -39,7 +39,7 @@ class Mean:
         """Add the totals and the counts."""
         return Mean(self.total + other.total, self.count + other.count)
 
-    def parts(self) -> tuple[Scalar, ...]:
+    def tensors(self) -> tuple[Scalar, ...]:
         """Return the total and the count."""
         return self.total, self.count
 
@@ -59,7 +59,7 @@ class Highest:
         """Return the larger of both values."""
         return Highest(torch.maximum(self.value, other.value))
 
-    def parts(self) -> tuple[Scalar, ...]:
+    def tensors(self) -> tuple[Scalar, ...]:
         """Return the value."""
         return (self.value,)
 
@@ -78,7 +78,7 @@ class Lowest:
         """Return the smaller of both values."""
         return Lowest(torch.minimum(self.value, other.value))
 
-    def parts(self) -> tuple[Scalar, ...]:
+    def tensors(self) -> tuple[Scalar, ...]:
         """Return the value."""
         return (self.value,)
 
@@ -101,7 +101,7 @@ class EffectiveShare:
             self.total + other.total, self.squares + other.squares, self.count + other.count
         )
 
-    def parts(self) -> tuple[Scalar, ...]:
+    def tensors(self) -> tuple[Scalar, ...]:
         """Return the sum of the weights, the sum of their squares, and their count."""
         return self.total, self.squares, self.count
 
@@ -131,7 +131,7 @@ class Covariance:
             self.count + other.count,
         )
 
-    def parts(self) -> tuple[Scalar, ...]:
+    def tensors(self) -> tuple[Scalar, ...]:
         """Return the sum of the products, the sums of both quantities, and the number of units."""
         return self.products, self.first, self.second, self.count
 
@@ -168,18 +168,20 @@ class MetricSums:
         Use it before merging sums from several processes.
         """
         device_metrics = {
-            name: type(metric)(*(tensor.detach().to(device) for tensor in metric.parts()))
+            name: type(metric)(*(tensor.detach().to(device) for tensor in metric.tensors()))
             for name, metric in self.metrics.items()
         }
         return MetricSums(device_metrics)
 
     def values(self) -> dict[str, float]:
         """Return the final numbers by name in one transfer from the device, without empty metrics."""
-        tensors = [tensor.detach().double() for metric in self.metrics.values() for tensor in metric.parts()]
+        tensors = [
+            tensor.detach().double() for metric in self.metrics.values() for tensor in metric.tensors()
+        ]
         numbers = torch.stack(tensors).tolist() if tensors else []
         result_by_name: dict[str, float] = {}
         for name, metric in self.metrics.items():
-            metric_sums, numbers = numbers[: len(metric.parts())], numbers[len(metric.parts()) :]
+            metric_sums, numbers = numbers[: len(metric.tensors())], numbers[len(metric.tensors()) :]
             result = metric.result(metric_sums)
             if result is not None:
                 result_by_name[name] = result

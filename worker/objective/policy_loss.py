@@ -72,19 +72,19 @@ def denominators(
     loss_share: float = 1.0,
     token_share: float = 1.0,
     correct: Bool[Tensor, "B"] | None = None,
-    accepted: Bool[Tensor, "B"] | None = None,
+    is_accepted: Bool[Tensor, "B"] | None = None,
 ) -> Denominators:
     """Return the loss weights of one optimizer batch.
 
     Call it once on all B completions that share an optimizer step. `loss_share` is filters.loss_share(...) if
     groups were left out, and scales means over completions or prompts. `token_share` is the same for their
     tokens, and scales a mean over sampled tokens; a mean over trained tokens counts only the remaining
-    tokens. `correct` is needed for the NLL of correct completions. Completions that are not `accepted` count
-    as empty, see accepted_completions().
+    tokens. `correct` is needed for the NLL of correct completions. Completions that are not `is_accepted`
+    count as empty, see accepted_completions().
     """
     lengths = masked.lengths(mask)
-    if accepted is not None:
-        lengths = lengths * accepted
+    if is_accepted is not None:
+        lengths = lengths * is_accepted
     match objective.aggregation:
         case knobs.SeqMeanTokenMean():
             weights = aggregation.seq_mean_token_mean(lengths) * loss_share
@@ -219,9 +219,9 @@ def _old_logprobs(
 
 
 def _token_advantages(
-    batch: PolicyBatch, old: Float[Tensor, "B T"], token_weight: knobs.TokenWeight
+    batch: PolicyBatch, old_logprobs: Float[Tensor, "B T"], token_weight: knobs.TokenWeight
 ) -> Float[Tensor, "B N"]:
-    values = batch.advantages.detach().to(old.dtype)  # detach: an advantage is a constant
+    values = batch.advantages.detach().to(old_logprobs.dtype)  # detach: an advantage is a constant
     per_token = values.unsqueeze(1) if values.ndim == 1 else masked.zero_masked(values, batch.mask)
     match token_weight:
         case knobs.NoTokenWeight() | knobs.Lopti():
@@ -229,7 +229,7 @@ def _token_advantages(
         case knobs.TopEntropy():
             return per_token * require(batch.uncertain, "the tokens of highest entropy")
         case knobs.AdvantageReweighting(alpha=alpha):
-            return advantages.probability_weighted_advantages(per_token, old, alpha=alpha)
+            return advantages.probability_weighted_advantages(per_token, old_logprobs, alpha=alpha)
         case _:
             assert_never(token_weight)
 
@@ -242,7 +242,7 @@ def _trainers_old(policy: Float[Tensor, "B T"], batch: PolicyBatch) -> Float[Ten
 
 
 def _log_rho(
-    old: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
+    old_logprobs: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
 ) -> Float[Tensor, "B T"] | None:
     """Return log(p_old / p_sampler), or None without sampler log-probabilities."""
     if objective.correction.type == "none" and batch.sampler_logprobs is None:
@@ -250,7 +250,7 @@ def _log_rho(
     sampler_logprobs = masked.zero_masked(
         require(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask
     )
-    return ratios.token_log_ratio(old, sampler_logprobs)
+    return ratios.token_log_ratio(old_logprobs, sampler_logprobs)
 
 
 def _correction(

@@ -15,7 +15,7 @@ from worker.objective.surrogates import Surrogate
 
 def policy_surrogate(
     policy: Float[Tensor, "B T"],
-    old: Float[Tensor, "B T"],
+    old_logprobs: Float[Tensor, "B T"],
     token_advantages: Float[Tensor, "B N"],
     batch: PolicyBatch,
     objective: Objective,
@@ -24,7 +24,7 @@ def policy_surrogate(
     """Return the per-token objective that the ratio and surrogate of a run compute from its advantages."""
     if isinstance(objective.ratio, knobs.NoRatio):
         return surrogates.log_likelihood(policy, token_advantages)
-    log_ratio = ratios.token_log_ratio(policy, old)
+    log_ratio = ratios.token_log_ratio(policy, old_logprobs)
     log_ratio = log_ratio if gate is None else log_ratio + gate.log_gamma
     rule = objective.surrogate
     if isinstance(rule, knobs.GeoToken):
@@ -47,12 +47,12 @@ def policy_surrogate(
         case knobs.Sapo(tau_pos=pos, tau_neg=neg):
             return surrogates.sapo(ratio, token_advantages, tau_pos=pos, tau_neg=neg)
         case knobs.DynamicClip(eps_low=low, eps_high=high, r_max=r_max, dual_clip=dual_clip):
-            bounds = surrogates.dynamic_bounds(old, eps_low=low, eps_high=high, r_max=r_max)
+            bounds = surrogates.dynamic_bounds(old_logprobs, eps_low=low, eps_high=high, r_max=r_max)
             return surrogates.bounded_surrogate(ratio, token_advantages, bounds, dual_clip=dual_clip)
         case knobs.DivergenceMask(low=low, high=high, measure=measure, cap=cap):
             bounds = surrogates.Bounds(low, high)
             return surrogates.divergence_mask(
-                policy, old, token_advantages, ratio, bounds, measure=measure, cap=cap
+                policy, old_logprobs, token_advantages, ratio, bounds, measure=measure, cap=cap
             )
         case knobs.ClipCov(eps_low=low, eps_high=high):
             clipped = surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high)
@@ -98,13 +98,13 @@ def _ratio(
 
 
 def _mask_surrogate(
-    capped: Surrogate,
+    capped_surrogate: Surrogate,
     token_advantages: Float[Tensor, "B N"],
     token_mask: knobs.NoTokenMask | knobs.PpoTokenMask,
 ) -> Surrogate:
-    if isinstance(token_mask, knobs.NoTokenMask) or capped.ratio is None:
-        return capped
+    if isinstance(token_mask, knobs.NoTokenMask) or capped_surrogate.ratio is None:
+        return capped_surrogate
     keep_mask = surrogates.ppo_token_mask(
-        capped.ratio, token_advantages, eps_low=token_mask.eps_low, eps_high=token_mask.eps_high
+        capped_surrogate.ratio, token_advantages, eps_low=token_mask.eps_low, eps_high=token_mask.eps_high
     )
-    return capped._replace(objective=capped.objective * keep_mask)
+    return capped_surrogate._replace(objective=capped_surrogate.objective * keep_mask)

@@ -96,7 +96,7 @@ def entropy_term(
 def nll_term(
     policy: Float[Tensor, "B T"],
     correct: Bool[Tensor, "B"] | None,
-    counted: Float[Tensor, "B T"],
+    loss_mask: Float[Tensor, "B T"],
     weight: Float[Tensor, ""] | None,
     knob: knobs.Nll,
 ) -> Float[Tensor, "B T"] | None:
@@ -113,6 +113,6 @@ def nll_term(
         case knobs.PositiveNll(coef=coef):
             rows = require(correct, "which completions are correct").to(policy.dtype).unsqueeze(1)  # (B, 1)
             share = require(weight, "the number of correct tokens").to(policy.dtype)
-            return -coef * (policy * counted * rows) * share
+            return -coef * (policy * loss_mask * rows) * share
         case _:
             assert_never(knob)

@@ -24,7 +24,7 @@ def magistral_penalty(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) 
 
 
 def scaled_truncated_rewards(
-    rewards: Float[Tensor, "P G"], truncated: Bool[Tensor, "P G"], *, factor: float
+    rewards: Float[Tensor, "P G"], is_truncated: Bool[Tensor, "P G"], *, factor: float
 ) -> Float[Tensor, "P G"]:
     """Multiply the rewards of truncated completions by `factor` in [0, 1].
 
@@ -33,4 +33,4 @@ def scaled_truncated_rewards(
     A reward below 0 stays unchanged, because a penalty closer to 0 would favour truncation.
     Source: "stop properly", arXiv:2510.15110.
     """
-    return rewards.where(~truncated, rewards.minimum(rewards * factor))
+    return rewards.where(~is_truncated, rewards.minimum(rewards * factor))

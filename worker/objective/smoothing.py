@@ -15,7 +15,7 @@ MAX_NEGLIGIBLE_VARIANCE = 1e-12
 class Visits(NamedTuple):
     """Statistics of the earlier visits of each of P prompts."""
 
-    seen: Float[Tensor, "P 1"]
+    visit_count: Float[Tensor, "P 1"]
     """Number of groups seen so far."""
     mean: Float[Tensor, "P 1"]
     """Mean reward over these groups."""
@@ -23,9 +23,9 @@ class Visits(NamedTuple):
     """Running variance of the rewards, which starts with the sample variance of the first group."""
 
     @classmethod
-    def none(cls, like: Float[Tensor, "P G"]) -> "Visits":
+    def without_history(cls, template: Float[Tensor, "P G"]) -> "Visits":
         """Return the statistics of prompts that were never seen."""
-        zeros = like.new_zeros(len(like), 1)
+        zeros = template.new_zeros(len(template), 1)
         return cls(zeros, zeros, zeros)
 
 
@@ -37,7 +37,7 @@ class SmoothedAdvantages(NamedTuple):
 
 
 def smooth_standardised_advantages(
-    rewards: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"], past: Visits, *, ddof: int
+    rewards: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"], past_visits: Visits, *, ddof: int
 ) -> SmoothedAdvantages:
     """Standardise by the group and by the prompt's history, and blend both by the number of visits.
 
@@ -49,13 +49,15 @@ def smooth_standardised_advantages(
     not a visit. Source: smooth advantage standardisation, DCPO, arXiv:2509.02333.
     """
     group = group_spread(rewards, scored)
-    updated_visits = _updated_visits(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)
+    updated_visits = _updated_visits(
+        past_visits, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0
+    )
     group_advantages = _standardised_rewards(rewards, group.mean, group.std(ddof=ddof), group.varies & scored)
     varies = (updated_visits.variance > MAX_NEGLIGIBLE_VARIANCE) & scored
     history_advantages = _standardised_rewards(
         rewards, updated_visits.mean, updated_visits.variance.sqrt(), varies
     )
-    share = 1 / (past.seen + 1)
+    share = 1 / (past_visits.visit_count + 1)
     recent_blend, history_blend = (
         (1 - share) * group_advantages + share * history_advantages,
         share * group_advantages + (1 - share) * history_advantages,
@@ -66,15 +68,21 @@ def smooth_standardised_advantages(
 
 
 def _updated_visits(
-    past: Visits, mean: Float[Tensor, "P 1"], variance: Float[Tensor, "P 1"], *, counts: Bool[Tensor, "P 1"]
+    past_visits: Visits,
+    mean: Float[Tensor, "P 1"],
+    variance: Float[Tensor, "P 1"],
+    *,
+    counts: Bool[Tensor, "P 1"],
 ) -> Visits:
     """Return the running mean and variance with one more group of equal weight."""
-    n = past.seen
-    mean_shift = n / (n + 1) * (mean - past.mean).square()
+    n = past_visits.visit_count
+    mean_shift = n / (n + 1) * (mean - past_visits.mean).square()
     return Visits(
-        seen=torch.where(counts, n + 1, n),
-        mean=torch.where(counts, (n * past.mean + mean) / (n + 1), past.mean),
-        variance=torch.where(counts, (n * past.variance + variance + mean_shift) / (n + 1), past.variance),
+        visit_count=torch.where(counts, n + 1, n),
+        mean=torch.where(counts, (n * past_visits.mean + mean) / (n + 1), past_visits.mean),
+        variance=torch.where(
+            counts, (n * past_visits.variance + variance + mean_shift) / (n + 1), past_visits.variance
+        ),
     )
 
 

@@ -232,19 +232,19 @@ def sapo(
     return Surrogate(p * 4 / tau * advantages, ratio, gate=weight)
 
 
-def silence_tokens(surrogate: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
+def silence_tokens(surrogate: Surrogate, selected_tokens: Bool[Tensor, "B T"]) -> Surrogate:
     """Return the surrogate without the chosen tokens, which are counted as clipped at the upper bound.
 
     Source: Clip-Cov, arXiv:2505.22617.
     """
-    high = chosen if surrogate.high is None else surrogate.high | chosen
-    return surrogate._replace(objective=surrogate.objective.masked_fill(chosen, 0), high=high)
+    high = selected_tokens if surrogate.high is None else surrogate.high | selected_tokens
+    return surrogate._replace(objective=surrogate.objective.masked_fill(selected_tokens, 0), high=high)
 
 
 def penalised_surrogate(
     log_ratio: Float[Tensor, "B T"],
     advantages: Float[Tensor, "B M"],
-    chosen: Bool[Tensor, "B T"],
+    selected_tokens: Bool[Tensor, "B T"],
     *,
     coef: float,
 ) -> Surrogate:
@@ -255,7 +255,7 @@ def penalised_surrogate(
     Source: KL-Cov, arXiv:2505.22617; the distance is that of verl's kl_cov.
     """
     ratio = log_ratio.exp()
-    return Surrogate(ratio * advantages - coef * log_ratio.abs() * chosen, ratio)
+    return Surrogate(ratio * advantages - coef * log_ratio.abs() * selected_tokens, ratio)
 
 
 def future_log_ratio(log_ratio: Float[Tensor, "B T"], *, half_life: float) -> Float[Tensor, "B T"]:
@@ -276,7 +276,7 @@ def future_log_ratio(log_ratio: Float[Tensor, "B T"], *, half_life: float) -> Fl
 
 
 def influence_weighted_surrogate(
-    clipped: Surrogate,
+    clipped_surrogate: Surrogate,
     log_ratio: Float[Tensor, "B T"],
     advantages: Float[Tensor, "B M"],
     *,
@@ -298,7 +298,7 @@ def influence_weighted_surrogate(
     future = future_log_ratio(counted_log_ratio, half_life=half_life)
     weight = future.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp().clamp(weights.low, weights.high)
     weight = weight.clamp(0.8, 1).where((advantages < 0) & (ratio > safety), weight)
-    return clipped._replace(objective=clipped.objective * weight, gate=weight)
+    return clipped_surrogate._replace(objective=clipped_surrogate.objective * weight, gate=weight)
 
 
 def vespo(
@@ -348,8 +348,8 @@ def geo_token(
 
 
 def _select(
-    condition: Bool[Tensor, "B N"], yes: float | Tensor, no: float | Tensor, like: Tensor
+    condition: Bool[Tensor, "B N"], yes: float | Tensor, no: float | Tensor, template: Tensor
 ) -> Float[Tensor, "B M"]:
-    """Return `yes` where the condition holds, else `no`, in the precision of `like`."""
-    first, second = (v if isinstance(v, Tensor) else like.new_full((), v) for v in (yes, no))
+    """Return `yes` where the condition holds, else `no`, in the precision of `template`."""
+    first, second = (v if isinstance(v, Tensor) else template.new_full((), v) for v in (yes, no))
     return torch.where(condition, first, second)

@@ -87,11 +87,11 @@ class CriticModel:
     def _update(self, batch: ValueBatch, rows: Tensor, fitted: Fitted, *, step: int) -> None:
         total_tokens = batch.mask[rows.to(batch.mask.device)].sum()
         sums_before, ranks = fitted.sums, self.microbatches.ranks
-        rank_rows = rows[ranks.own(batch.tokens.lengths[rows] + batch.tokens.prompt_lengths[rows])]
+        rank_rows = rows[ranks.local_rows(batch.tokens.lengths[rows] + batch.tokens.prompt_lengths[rows])]
 
-        def passes(parts: Sequence[Tensor]) -> MetricSums:
-            sums, missing_passes = MetricSums(), ranks.limit(len(parts)) - len(parts)
-            for indices in parts:
+        def passes(row_indices: Sequence[Tensor]) -> MetricSums:
+            sums, missing_passes = MetricSums(), ranks.limit(len(row_indices)) - len(row_indices)
+            for indices in row_indices:
                 loss, mask = self._losses(batch, rank_rows[indices])
                 total = loss.losses.sum() / total_tokens.clamp(min=1)
                 (self.value.coef * total).backward()
@@ -145,7 +145,7 @@ def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B 
     head = model.get_output_embeddings()
     state_values = head(states.hidden.to(head.weight.dtype)).squeeze(1)  # (M,)
     return torch.zeros(batch.mask.shape, device=rows.device).index_put(
-        (rows, tokens), state_values.index_select(0, states.of_token)
+        (rows, tokens), state_values.index_select(0, states.state_indices)
     )
 
 

@@ -60,7 +60,7 @@ class ModelFlops:
         embedding = model.get_input_embeddings().weight
         experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
         active_share = min(1.0, (getattr(config, "num_experts_per_tok", None) or experts) / experts)
-        self.weights = self.trained = 0.0
+        self.weights = self.trained_weights = 0.0
         head = model.get_output_embeddings()
         is_tied = head is not None and head.weight is embedding
         for name, weight in model.named_parameters():
@@ -68,17 +68,17 @@ class ModelFlops:
                 continue
             count = weight.numel() * (active_share if ".experts." in name else 1.0)
             self.weights += count
-            self.trained += count if weight.requires_grad else 0.0
+            self.trained_weights += count if weight.requires_grad else 0.0
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.per_pair = 4.0 * config.num_attention_heads * width
         self.windows = _windows(config)
 
-    def forward(self, lengths: Sequence[int], cached: Sequence[int] | int = 0) -> float:
-        """Return the operations of a forward pass over sequences (B,), of which `cached` tokens are
+    def forward(self, lengths: Sequence[int], cached_tokens: Sequence[int] | int = 0) -> float:
+        """Return the operations of a forward pass over sequences (B,), of which `cached_tokens` tokens are
         cached.
         """
         full_lengths = np.asarray(lengths, dtype=np.float64)
-        cached_lengths = np.broadcast_to(np.asarray(cached, dtype=np.float64), full_lengths.shape)
+        cached_lengths = np.broadcast_to(np.asarray(cached_tokens, dtype=np.float64), full_lengths.shape)
         return 2 * self.weights * float((full_lengths - cached_lengths).sum()) + self._attention(
             full_lengths, cached_lengths
         )
@@ -86,14 +86,15 @@ class ModelFlops:
     def learn(self, lengths: Sequence[int]) -> float:
         """Return the operations of a forward and a backward pass over sequences (B,)."""
         full_lengths = np.asarray(lengths, dtype=np.float64)
-        per_token = 4 * self.weights + 2 * self.trained
+        per_token = 4 * self.weights + 2 * self.trained_weights
         return per_token * float(full_lengths.sum()) + 3 * self._attention(
             full_lengths, np.zeros_like(full_lengths)
         )
 
-    def _attention(self, full_lengths: NDArray[np.float64], before: NDArray[np.float64]) -> float:
+    def _attention(self, full_lengths: NDArray[np.float64], cached_lengths: NDArray[np.float64]) -> float:
         pairs = sum(
-            float((_pairs(full_lengths, window) - _pairs(before, window)).sum()) for window in self.windows
+            float((_pairs(full_lengths, window) - _pairs(cached_lengths, window)).sum())
+            for window in self.windows
         )
         return self.per_pair * pairs
 

@@ -30,14 +30,14 @@ class Int8Linear(nn.Module):
     weight: Tensor
     scale: Tensor
 
-    def __init__(self, quantised: nn.Linear) -> None:
+    def __init__(self, quantised_weight: nn.Linear) -> None:
         super().__init__()
-        tensor: Any = quantised.weight
+        tensor: Any = quantised_weight.weight
         self.register_buffer(
             "weight", tensor.qdata.to(tensor.dtype)
         )  # (outputs, inputs), integers stored as floats
         self.register_buffer("scale", tensor.scale.view(-1))  # (outputs,)
-        self.bias = quantised.bias
+        self.bias = quantised_weight.bias
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the outputs (..., outputs) of inputs (..., inputs)."""

@@ -128,11 +128,11 @@ class LeanLayer:
             heads[:, rotated_heads:],
         )
 
-    def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
+    def finish(self, hidden: Tensor, attention_output: Tensor) -> Tensor:
         """Return the layer's output (N, H) from its input (N, H) and the mixed values (N, heads * D)."""
-        hidden = hidden + self.out(mixed)
+        hidden = hidden + self.out(attention_output)
         normed = rms_norm(hidden, self.before_mlp.weight, self.epsilon)
-        gate, up = self.gate_up.parts(normed)
+        gate, up = self.gate_up.project_each(normed)
         return hidden + self.down(functional.silu(gate) * up)
 
 
@@ -168,7 +168,7 @@ class Joined:
             return self.projections[0](hidden)
         return torch.cat([projection(hidden) for projection in self.projections], dim=-1)
 
-    def parts(self, hidden: Tensor) -> Sequence[Tensor]:
+    def project_each(self, hidden: Tensor) -> Sequence[Tensor]:
         """Return the outputs (N, size) of each projection."""
         if self.weight is None and self.packed is None:
             return [projection(hidden) for projection in self.projections]
@@ -181,10 +181,10 @@ def suits_packing(weight: Tensor) -> bool:
     return on_cpu and weight.numel() >= MIN_PACKED and torch.backends.mkldnn.is_available()
 
 
-def _packed_linear(hidden: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+def _packed_linear(hidden: Tensor, packed_weight: Tensor, bias: Tensor | None) -> Tensor:
     rows = len(hidden)
     padded_hidden = functional.pad(hidden, (0, 0, 0, packed_rows(rows) - rows))
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(padded_hidden, packed, bias, "none", [], "")  # noqa: SLF001
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(padded_hidden, packed_weight, bias, "none", [], "")  # noqa: SLF001
     return product[:rows]
 
 

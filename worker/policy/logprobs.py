@@ -41,7 +41,7 @@ class States(NamedTuple):
 
     hidden: Tensor
     """Hidden states after the final norm, (M, H)."""
-    of_token: Tensor
+    state_indices: Tensor
     """Index of the hidden state that predicts each token, (N,)."""
 
 
@@ -95,9 +95,9 @@ class NextTokens(NamedTuple):
 
     logprobs: Tensor
     """Log-probabilities at the temperature, (M, V), float32."""
-    of_token: Tensor
+    state_indices: Tensor
     """Index of the distribution that each token was sampled from, (N,)."""
-    places: tuple[Tensor, Tensor]
+    positions: tuple[Tensor, Tensor]
     """Row and column of each token in (B, T), (N,) each."""
 
 
@@ -160,14 +160,14 @@ class DrawnLogprobs(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, of_token: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, logits: Tensor, state_indices: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """See the class."""
         logprobs = logits.log_softmax(dim=-1)
         probabilities = logprobs.exp()
-        target_indices = of_token * logits.shape[1] + targets
+        target_indices = state_indices * logits.shape[1] + targets
         target_logprobs = logprobs.view(-1).index_select(0, target_indices)
         entropy = -logprobs.mul_(probabilities).sum(dim=-1)
-        ctx.save_for_backward(probabilities, of_token, target_indices)
+        ctx.save_for_backward(probabilities, state_indices, target_indices)
         ctx.mark_non_differentiable(entropy)
         return target_logprobs, entropy
 
@@ -196,29 +196,29 @@ def score_states(
     """Return log-probabilities, entropies and kept mass (N,) of targets (N,), using bounded memory."""
 
     def score(
-        hidden: Tensor, of_token: Tensor, targets: Tensor, pairs: MaskPairs | None
+        hidden: Tensor, state_indices: Tensor, targets: Tensor, pairs: MaskPairs | None
     ) -> tuple[Tensor, ...]:
         logits = head(hidden) if temperature == 1 else head(hidden) / temperature
         if pairs is None and not entropy_gradient:
-            target_logprobs, entropy = DrawnLogprobs.apply(logits, of_token, targets)
-            return target_logprobs, entropy.index_select(0, of_token), torch.ones_like(target_logprobs)
+            target_logprobs, entropy = DrawnLogprobs.apply(logits, state_indices, targets)
+            return target_logprobs, entropy.index_select(0, state_indices), torch.ones_like(target_logprobs)
         logprobs = logits.log_softmax(dim=-1)  # (M, V)
         # Without an entropy term the entropy is only a metric, so no gradient is kept.
         entropy_logprobs = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(entropy_logprobs.exp() * entropy_logprobs).sum(dim=-1)
-        target_indices = of_token * logprobs.shape[1] + targets
+        target_indices = state_indices * logprobs.shape[1] + targets
         target_logprobs = logprobs.view(-1).index_select(0, target_indices)
-        entropy = entropy.index_select(0, of_token)
+        entropy = entropy.index_select(0, state_indices)
         if pairs is None:
             return target_logprobs, entropy, torch.ones_like(entropy)
-        log_mass = mask_log_mass(logprobs, of_token, pairs)
+        log_mass = mask_log_mass(logprobs, state_indices, pairs)
         # detach: the mass is only a metric
         return target_logprobs - log_mass, entropy, log_mass.detach().exp()
 
     chunk_size = max(1, CHUNK_ELEMENTS // head.vocabulary)
     if len(states.hidden) <= chunk_size:
         return score(*states, targets, pairs)
-    hidden = states.hidden.index_select(0, states.of_token)  # (N, H)
+    hidden = states.hidden.index_select(0, states.state_indices)  # (N, H)
     chunk_results = []
     for start in range(0, len(hidden), chunk_size):
         hidden_chunk = hidden[start : start + chunk_size]

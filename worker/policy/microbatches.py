@@ -31,7 +31,7 @@ class Microbatches:
         self.halvings = 0
         """Number of times that memory ran out."""
 
-    def parts(self, batch: TokenBatch) -> list[Tensor]:
+    def split_rows(self, batch: TokenBatch) -> list[Tensor]:
         """Return the row indices of each micro-batch, or none if a rank has no rows."""
         if not len(batch):
             return []
@@ -40,19 +40,19 @@ class Microbatches:
     def run(
         self,
         batch: TokenBatch,
-        work: Callable[[list[Tensor]], Result],
+        compute: Callable[[list[Tensor]], Result],
         undo: Callable[[], None] | None = None,
     ) -> Result:
-        """Run `work` on the micro-batches of a batch and return its result.
+        """Run `compute` on the micro-batches of a batch and return its result.
 
-        If memory runs out, `undo` reverts the incomplete work and `work` starts again with micro-batches of
-        half the size. Raise the error if each micro-batch holds a single completion, or if other ranks wait
-        for the passes of this one.
+        If memory runs out, `undo` reverts the incomplete work and `compute` starts again with micro-batches
+        of half the size. Raise the error if each micro-batch holds a single completion, or if other ranks
+        wait for the passes of this one.
         """
         while True:
-            row_indices = self.parts(batch)
+            row_indices = self.split_rows(batch)
             try:
-                return work(row_indices)
+                return compute(row_indices)
             except Exception as error:
                 is_smallest = max(map(len, row_indices), default=0) < 2
                 if not is_memory_error(error) or is_smallest or not self.ranks.is_alone:
@@ -67,7 +67,7 @@ class Microbatches:
 
         Each rank measures a part of the rows.
         """
-        rank_rows = self.ranks.own(tokens.lengths + tokens.prompt_lengths)
+        rank_rows = self.ranks.local_rows(tokens.lengths + tokens.prompt_lengths)
         rank_tokens = tokens.rows(rank_rows)
         rank_values = self.run(rank_tokens, lambda parts: _measure_each(rank_tokens, parts, measure))
         if self.ranks.is_alone:
@@ -81,10 +81,11 @@ class Microbatches:
         """Apply a limit that was found before, or none if it is 0."""
         self.tokens = min(self.tokens or tokens, tokens or self.tokens)
 
-    def _halve(self, batch: TokenBatch, parts: list[Tensor]) -> None:
+    def _halve(self, batch: TokenBatch, row_indices: list[Tensor]) -> None:
         widths = batch.lengths + batch.prompt_lengths
         largest = max(
-            int(widths[rows].sum() if self.is_packed else len(rows) * widths[rows].max()) for rows in parts
+            int(widths[rows].sum() if self.is_packed else len(rows) * widths[rows].max())
+            for rows in row_indices
         )
         self.tokens = max(1, largest // 2)
         self.halvings += 1
@@ -94,10 +95,10 @@ class Microbatches:
 
 
 def _measure_each(
-    tokens: TokenBatch, parts: Sequence[Tensor], measure: Callable[[TokenBatch], Sequence[Tensor]]
+    tokens: TokenBatch, row_indices: Sequence[Tensor], measure: Callable[[TokenBatch], Sequence[Tensor]]
 ) -> list[Tensor]:
     full_tensors: list[Tensor] = []
-    for rows in parts:
+    for rows in row_indices:
         _lay(full_tensors, measure(tokens.rows(rows)), rows, tokens.mask.shape)
     return full_tensors
 

@@ -62,9 +62,9 @@ def natural_step(
     if not math.isfinite(curvature) or curvature <= 0:
         return TrustStep(norm, 0.0, 0, 0.0, is_failed=True)
     step = math.sqrt(2 * trust.delta / curvature) * direction
-    return _search_step(parameters, surrogate, divergence, trust, step, before=initial_objective)._replace(
-        grad_norm=norm
-    )
+    return _search_step(
+        parameters, surrogate, divergence, trust, step, initial_objective=initial_objective
+    )._replace(grad_norm=norm)
 
 
 def conjugate_gradient(
@@ -137,7 +137,7 @@ def _search_step(
     trust: TrustRegion,
     step: Tensor,
     *,
-    before: float,
+    initial_objective: float,
 ) -> TrustStep:
     """Apply the longest step backtrack_factor^j that stays in the region and improves.
 
@@ -148,7 +148,7 @@ def _search_step(
         for j in range(trust.backtracks):
             _write(parameters, start + trust.backtrack_factor**j * step)
             kl = sum(float(term) for term in divergence())
-            improvement = sum(float(term) for term in surrogate()) - before
+            improvement = sum(float(term) for term in surrogate()) - initial_objective
             if kl <= trust.delta and improvement > 0:
                 return TrustStep(0.0, kl, j, improvement, is_failed=False)
     except BaseException:
@@ -162,8 +162,8 @@ def _flat(tensors: Iterable[Tensor]) -> Tensor:
     return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
-def _write(parameters: Sequence[Tensor], flat: Tensor) -> None:
+def _write(parameters: Sequence[Tensor], flat_values: Tensor) -> None:
     offset = 0
     for parameter in parameters:
-        parameter.copy_(flat[offset : offset + parameter.numel()].view_as(parameter))
+        parameter.copy_(flat_values[offset : offset + parameter.numel()].view_as(parameter))
         offset += parameter.numel()

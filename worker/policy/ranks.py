@@ -46,7 +46,7 @@ class Ranks:
         """True if there is only one rank."""
         return self.size == 1
 
-    def own(self, tokens: Tensor) -> Tensor:
+    def local_rows(self, tokens: Tensor) -> Tensor:
         """Return this rank's part of rows (B,) with `tokens` tokens each: adjacent rows with about equal
         work.
         """

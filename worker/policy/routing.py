@@ -45,7 +45,9 @@ class RouterWatch:
 
     def __init__(self, model: nn.Module, replay: Replay | None = None) -> None:
         self.routers, self.replay = routers(model), replay
-        self.said: list[tuple[Tensor, Tensor]] = [(torch.empty(0), torch.empty(0))] * len(self.routers)
+        self.router_outputs: list[tuple[Tensor, Tensor]] = [(torch.empty(0), torch.empty(0))] * len(
+            self.routers
+        )
         self.handles: list[RemovableHandle] = []
 
     def __enter__(self) -> Self:
@@ -61,16 +63,19 @@ class RouterWatch:
 
     def logprobs(self) -> Tensor:
         """Return the log-probabilities of the experts, (N, L, E), float32, without gradient."""
-        return torch.stack([logits for logits, _ in self.said], dim=1).log_softmax(dim=-1)
+        return torch.stack([logits for logits, _ in self.router_outputs], dim=1).log_softmax(dim=-1)
 
     def experts(self) -> Tensor:
         """Return the routers' own choices, (N, L, K), even if other choices were replayed."""
-        return torch.stack([experts for _, experts in self.said], dim=1)
+        return torch.stack([experts for _, experts in self.router_outputs], dim=1)
 
     def _hook(self, layer: int) -> Any:
         def note(router: Any, _: Any, output: tuple[Tensor, Tensor, Tensor]) -> Any:
             logits, scores, experts = output
-            self.said[layer] = (logits.detach().float(), experts)  # detach: for metrics and weights only
+            self.router_outputs[layer] = (
+                logits.detach().float(),
+                experts,
+            )  # detach: for metrics and weights only
             if self.replay is None:
                 return None
             forced_experts, is_known = self.replay.experts[:, layer].long(), self.replay.is_known[:, None]

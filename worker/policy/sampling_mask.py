@@ -37,20 +37,20 @@ def mask_pairs(rows: Sequence[SamplingMask]) -> MaskPairs:
     return MaskPairs(torch.from_numpy(token), torch.from_numpy(np.concatenate([row.ids for row in rows])))
 
 
-def mask_log_mass(logprobs: Tensor, of_token: Tensor, pairs: MaskPairs) -> Tensor:
+def mask_log_mass(logprobs: Tensor, state_indices: Tensor, pairs: MaskPairs) -> Tensor:
     """Return the log-probability (N,) of the kept set at each token, 0 if nothing was cut off.
 
-    `logprobs` (M, V) are complete distributions, and `of_token` (N,) holds the index of each token's
+    `logprobs` (M, V) are complete distributions, and `state_indices` (N,) holds the index of each token's
     distribution. The result is a logarithm of a sum of exponentials, so it is finite even for a tiny
     probability.
     """
-    indices = of_token.index_select(0, pairs.token) * logprobs.shape[1] + pairs.ids
+    indices = state_indices.index_select(0, pairs.token) * logprobs.shape[1] + pairs.ids
     values = logprobs.reshape(-1).index_select(0, indices)  # (K,)
-    max_logprobs = logprobs.new_full(of_token.shape, -torch.inf)
+    max_logprobs = logprobs.new_full(state_indices.shape, -torch.inf)
     # detach: a constant that is added back
     max_logprobs = max_logprobs.scatter_reduce(0, pairs.token, values.detach(), "amax")
     is_cut = max_logprobs > -torch.inf
     max_logprobs = max_logprobs.where(is_cut, max_logprobs.new_zeros(()))
     relative = (values - max_logprobs.index_select(0, pairs.token)).exp()
-    total = logprobs.new_zeros(of_token.shape).index_add(0, pairs.token, relative)
+    total = logprobs.new_zeros(state_indices.shape).index_add(0, pairs.token, relative)
     return total.where(is_cut, total.new_ones(())).log() + max_logprobs

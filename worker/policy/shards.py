@@ -36,7 +36,7 @@ class ShardedModel:
 
         `forward` computes the inputs of the loss, whose sums run over the rows of all ranks.
         """
-        self.whole, self.ranks = model, ranks
+        self.whole_model, self.ranks = model, ranks
         self.model: Any = copy.deepcopy(model)
         self.model.sharded_forward = forward.__get__(self.model)
         for layer in self.model.get_decoder().layers:
@@ -56,15 +56,15 @@ class ShardedModel:
     def publish(self) -> None:
         """Copy the weights of the shards to the complete model. Every rank must call it."""
         shards = dict(self.model.named_parameters())
-        for name, weight in self.whole.named_parameters():
+        for name, weight in self.whole_model.named_parameters():
             if weight.requires_grad:
                 weight.copy_(shards[name].full_tensor())
 
     @torch.no_grad()
-    def take(self) -> None:
+    def load_weights(self) -> None:
         """Copy the complete model's weights to the shards."""
         shards = dict(self.model.named_parameters())
-        for name, weight in self.whole.named_parameters():
+        for name, weight in self.whole_model.named_parameters():
             if weight.requires_grad:
                 shards[name].to_local().copy_(local_shard(weight.detach(), shards[name]))
 
@@ -136,7 +136,7 @@ class ShardedOptimizer(PolicyOptimizer):
 
         The complete model's weights must be restored already, and `tensors` are complete.
         """
-        self.shards.take()
+        self.shards.load_weights()
         local_tensors = {
             key: local_shard(value, self.weights[key.partition("/")[2]]) if value.ndim else value
             for key, value in tensors.items()
@@ -144,7 +144,9 @@ class ShardedOptimizer(PolicyOptimizer):
         super().restore(values, local_tensors)
 
 
-def local_shard(tensor: Tensor, like: Any) -> Tensor:
-    """Return this rank's part of a complete tensor that is sharded like `like`, without communication."""
-    sharded = distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+def local_shard(tensor: Tensor, template: Any) -> Tensor:
+    """Return this rank's part of a complete tensor that is sharded like `template`, without communication."""
+    sharded = distribute_tensor(
+        tensor.to(template.device), template.device_mesh, template.placements, src_data_rank=None
+    )
     return sharded.to_local()

@@ -93,10 +93,10 @@ def prediction_mask(batch: TokenBatch) -> Tensor:
     return (columns < (batch.prompt_lengths + batch.lengths - 1)[:, None]).to(batch.ids.device)
 
 
-def pad_values(values: Sequence[Sequence[float]], like: TokenBatch) -> Tensor:
+def pad_values(values: Sequence[Sequence[float]], template: TokenBatch) -> Tensor:
     """Return per-token numbers of B completions as one float32 (B, T) tensor, 0 on padding."""
     rows = [torch.as_tensor(row, dtype=torch.float32) for row in values]
-    return pad_sequence(rows, batch_first=True).to(like.ids.device)
+    return pad_sequence(rows, batch_first=True).to(template.ids.device)
 
 
 def microbatches(

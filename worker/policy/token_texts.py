@@ -25,9 +25,9 @@ class TokenTexts:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.is_context_free = _decoder_type(tokenizer) in CONTEXT_FREE
-        self.known: dict[int, str] = {}
+        self.text_by_id: dict[int, str] = {}
 
-    def pieces(self, ids: list[int]) -> tuple[str, ...]:
+    def decode_each(self, ids: list[int]) -> tuple[str, ...]:
         """Return one string per id."""
         if self.is_context_free:
             texts = tuple(self._decode_alone(index) for index in ids)
@@ -36,9 +36,9 @@ class TokenTexts:
         return self._decode_in_context(ids)
 
     def _decode_alone(self, index: int) -> str:
-        text = self.known.get(index)
+        text = self.text_by_id.get(index)
         if text is None:
-            text = self.known[index] = self._decode([index])
+            text = self.text_by_id[index] = self._decode([index])
         return text
 
     def _decode_in_context(self, ids: list[int]) -> tuple[str, ...]:

@@ -139,7 +139,8 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
     rotations = lean.rotations(tree.positions)
     groups, template = lean.heads // lean.kv_heads, lean.head.weight
     masks = [
-        causal_mask(block.paths.shape[1], block.first, groups=groups, like=template) for block in tree.blocks
+        causal_mask(block.paths.shape[1], block.first, groups=groups, template=template)
+        for block in tree.blocks
     ]
     hidden = lean.embed(tree.tokens)
     run_layer = layer_caller(model)
@@ -181,10 +182,10 @@ def attend(layer: LeanLayer, heads: Heads, block: PathBlock, mask: Tensor) -> Te
     return outputs.reshape(rows * count, -1)
 
 
-def causal_mask(length: int, first: int, *, groups: int, like: Tensor) -> Tensor:
+def causal_mask(length: int, first: int, *, groups: int, template: Tensor) -> Tensor:
     """Return the mask (groups * (S - first), S) that is added to the scores of `groups` stacked query heads.
 
     The mask is -inf on later tokens. Queries begin at column `first`.
     """
-    mask = torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
+    mask = torch.full((length, length), -torch.inf, dtype=template.dtype, device=template.device).triu_(1)
     return mask[first:].repeat(groups, 1)

@@ -17,11 +17,11 @@ class WeightSample:
         self.count = sum(map(len, weights))
         stride = math.ceil(self.count / MAX_SAMPLED)
         self.views = [weight[::stride] for weight in weights]
-        self.before = self._values()
+        self.initial_values = self._values()
 
-    def moved(self) -> float:
+    def measure_change(self) -> float:
         """Return the L2 norm of the change of all weights since the sample, estimated from it."""
-        change = self._values() - self.before
+        change = self._values() - self.initial_values
         return float(change.norm()) * math.sqrt(self.count / max(1, len(change)))
 
     def _values(self) -> Tensor:

@@ -115,7 +115,7 @@ def _rows(folder: Path, subset: str, split: str, columns: Columns) -> Iterator[t
     if not files:
         raise ValueError(f"the dataset has no Parquet or JSONL file for {subset}/{split}")
     for file in files:
-        for number, line in enumerate(_lines(file), start=1):
+        for number, line in enumerate(_read_lines(file), start=1):
             row_name = f"{split}/{file.name} row {number}"
             if number > MAX_LINES:
                 raise ValueError(f"{file.name} has more than {MAX_LINES:,} rows")
@@ -127,14 +127,14 @@ def _rows(folder: Path, subset: str, split: str, columns: Columns) -> Iterator[t
             yield line.text, row
 
 
-def _lines(file: Path) -> Iterator[Line]:
+def _read_lines(file: Path) -> Iterator[Line]:
     splitter = LineSplitter()
-    for chunk in _pieces(file):
+    for chunk in _read_chunks(file):
         yield from (line for line in splitter.feed(chunk) if line.text.strip())
     yield from (line for line in splitter.finish() if line.text.strip())
 
 
-def _pieces(file: Path) -> Iterator[bytes]:
+def _read_chunks(file: Path) -> Iterator[bytes]:
     if file.suffix == ".parquet":
         try:
             yield from table_lines(file.resolve(), ".parquet", max_bytes=MAX_FILE_BYTES)

@@ -73,7 +73,7 @@ class Mixture:
         self._ingredients = tuple(ingredients)
         weights = [ingredient.weight for ingredient in ingredients]
         self._pattern = round_robin(quotas(weights, total=PROMPTS_PER_ROUND if len(weights) > 1 else 1))
-        self._before = _counts_before(self._pattern)
+        self._counts_before = _counts_before(self._pattern)
         self._per_round = Counter(self._pattern)
         self._held_out: set[str] = set()
 
@@ -106,7 +106,7 @@ class Mixture:
         rounds, position = divmod(number, len(self._pattern))
         source = self._pattern[position]
         ingredient = self._ingredients[source]
-        index = rounds * self._per_round[source] + self._before[position]
+        index = rounds * self._per_round[source] + self._counts_before[position]
         for attempt in range(MAX_DETOURS):
             prompt = _label_prompt(
                 ingredient.problem.sample(index + attempt * DETOUR_STEP, "train"), ingredient
@@ -156,7 +156,7 @@ def _select_rows(
     problems: Sequence[ProblemSource],
     ingredients: Sequence[Ingredient],
     data: DataConfig,
-    of_suites: Sequence[str],
+    suite_questions: Sequence[str],
     datasets_dir: Path,
 ) -> list[Selection]:
     """Select the training rows of every source. A held-out question of one source applies to all sources."""
@@ -171,7 +171,7 @@ def _select_rows(
     source_questions = (
         [text for problem in rows.values() for text in problem.held_out_questions()] if has_checks else []
     )
-    held_out = [*source_questions, *of_suites]
+    held_out = [*source_questions, *suite_questions]
     pass_rates = _load_pass_rates(data, datasets_dir)
     selections = []
     for number, problem in rows.items():

@@ -47,7 +47,7 @@ class ReasoningGym:
         )
         self._sandbox = Sandbox(JUDGING)
         self._held_out: dict[int, EntryPosition] = {}
-        self._tried = 0
+        self._tried_count = 0
         self._failures = 0
 
     def sample(self, index: int, split: Split) -> Prompt:
@@ -80,8 +80,8 @@ class ReasoningGym:
 
     def _try_next(self) -> bool:
         """Examine one more question of the evaluation's seeds, and return whether it is held out and new."""
-        position = _position(EVAL_SEED, self._tried)
-        self._tried += 1
+        position = _position(EVAL_SEED, self._tried_count)
+        self._tried_count += 1
         question = self._entry(position)["question"]
         is_new = is_held_out(question) and question_key(question) not in self._held_out
         if is_new:

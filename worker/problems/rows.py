@@ -92,7 +92,7 @@ class RowProblem:
         self._order.cache_clear()
 
     def select(
-        self, data: DataConfig, held_out: Collection[str], measured: PassRates | None = None
+        self, data: DataConfig, held_out: Collection[str], pass_rates: PassRates | None = None
     ) -> Selection:
         """Exclude rows from training, given every held-out question and an earlier run's rates.
 
@@ -108,14 +108,14 @@ class RowProblem:
             selection.duplicates = selection.rows - len(firsts)
             if "duplicates" in selection.dropped:
                 self._keep(firsts)
-        if measured is not None:
-            selection.measured = sum(rate is not None for rate in self._rates(data, measured))
-            selection.measured_by = measured.run_name
+        if pass_rates is not None:
+            selection.measured = sum(rate is not None for rate in self._rates(data, pass_rates))
+            selection.measured_by = pass_rates.run_name
             if not selection.measured:
-                raise ValueError(f"holds no prompt of {measured.run_name!r}, whose pass rates were chosen")
-        if data.pass_rate_field or (measured is not None and data.has_limits):
+                raise ValueError(f"holds no prompt of {pass_rates.run_name!r}, whose pass rates were chosen")
+        if data.pass_rate_field or (pass_rates is not None and data.has_limits):
             selection.out_of_range = self._keep(
-                np.flatnonzero(is_within_limits(self._rates(data, measured), data))
+                np.flatnonzero(is_within_limits(self._rates(data, pass_rates), data))
             )
         if data.contamination != "ignore":
             overlaps = find_overlapping(self._questions("train"), held_out, data.ngram)
@@ -128,17 +128,17 @@ class RowProblem:
         if not len(self._rows["train"]):
             raise ValueError(f"has no row left for training: {selection.sentence}")
         if data.curriculum == "easy_first":
-            pairs = zip(self._read("train"), self._rates(data, measured), strict=True)
+            pairs = zip(self._read("train"), self._rates(data, pass_rates), strict=True)
             self._difficulty = np.array([difficulty(row, rate, data) for row, rate in pairs])
         self._order.cache_clear()
         return selection
 
-    def _rates(self, data: DataConfig, measured: PassRates | None) -> list[float | None]:
+    def _rates(self, data: DataConfig, pass_rates: PassRates | None) -> list[float | None]:
         """Return the pass rate of each training row, or None if it is unknown."""
         if data.pass_rate_field:
             return [pass_rate(row, data) for row in self._read("train")]
         prompts = (self._prompt("train", position) for position in range(len(self._rows["train"])))
-        return [None if measured is None else measured.rate(prompt.id, prompt.text) for prompt in prompts]
+        return [None if pass_rates is None else pass_rates.rate(prompt.id, prompt.text) for prompt in prompts]
 
     def _select_near(self, selection: Selection, data: DataConfig, held_out: list[str]) -> None:
         """Count near duplicates of other rows or held-out questions, and exclude them if configured."""
@@ -158,10 +158,10 @@ class RowProblem:
             duplicate_rows = {duplicate.number for duplicate in duplicates}
             self._keep([n for n in range(len(self._rows["train"])) if n not in duplicate_rows])
 
-    def _keep(self, places: Sequence[int] | NDArray[np.int64]) -> int:
+    def _keep(self, positions: Sequence[int] | NDArray[np.int64]) -> int:
         """Keep only the training rows at these positions, and return the number of excluded rows."""
         rows_before = self._rows["train"]
-        self._rows["train"] = rows_before[np.asarray(places, dtype=np.int64)]
+        self._rows["train"] = rows_before[np.asarray(positions, dtype=np.int64)]
         return len(rows_before) - len(self._rows["train"])
 
     def _read(self, split: Split) -> Iterator[Mapping[str, Any]]:

@@ -27,13 +27,13 @@ class Outage:
         """Create the report. The service reads the note at `path`, if one is given."""
         self._path, self._run_id, self._backlog = path, run_id, backlog
         self._since = 0.0
-        self._started = 0.0
+        self._started_at = 0.0
         self._reason = ""
 
     def wait(self, fault: Fault) -> None:
         """Record a failed try."""
         if not self._since:
-            self._since, self._started = time.time(), time.monotonic()
+            self._since, self._started_at = time.time(), time.monotonic()
         self._reason = fault.sentence
         steps, is_held = self._backlog()
         if self._path is not None:
@@ -43,7 +43,7 @@ class Outage:
         """End the outage, and return a sentence for the run's history if it was long, else ""."""
         if not self._since:
             return ""
-        seconds = time.monotonic() - self._started
+        seconds = time.monotonic() - self._started_at
         self._since = 0.0
         if self._path is not None:
             remove_note(self._path)

@@ -146,11 +146,11 @@ class Recorder:
             self._shown_at = time.monotonic()
             self._queue.put(LifeRecord(), 0)
 
-    def lull(self) -> AbstractContextManager[None]:
+    def allow_writes(self) -> AbstractContextManager[None]:
         """Return a context manager for computations outside the interpreter, during which the writer
         works.
         """
-        return self._queue.lull()
+        return self._queue.allow_writes()
 
     def flush(self) -> None:
         """Wait until all queued data is committed."""
@@ -180,7 +180,7 @@ class Recorder:
 
     def read(self, query: Callable[[Session], Result]) -> Result:
         """Return the result of a query, with retries until the database is available."""
-        result = retry_query(self._sessions, query, waiting=self._outage.wait)
+        result = retry_query(self._sessions, query, report_waiting=self._outage.wait)
         self._outage.end()
         return result
 
@@ -189,7 +189,7 @@ class Recorder:
 
     def _persist(self, transact: Callable[[Session], None]) -> None:
         """Run a transaction with retries until it succeeds. A long wait is recorded in the run's history."""
-        retry_transaction(self._sessions, transact, waiting=self._outage.wait)
+        retry_transaction(self._sessions, transact, report_waiting=self._outage.wait)
         if outage_text := self._outage.end():
             line = EventRecord("database", "warning", f"{outage_text}; nothing was lost", None, {})
             with left_for_later("note the wait"), self._sessions.begin() as session:
@@ -258,13 +258,13 @@ class Recorder:
         )
         return [record.groups[n] for n in indices]
 
-    def _pack_groups(self, record: StepRecord, stored: Sequence[GroupRecord]) -> PackedGroups:
-        stored_ids = {id(group) for group in stored}
+    def _pack_groups(self, record: StepRecord, stored_groups: Sequence[GroupRecord]) -> PackedGroups:
+        stored_ids = {id(group) for group in stored_groups}
         return pack_groups(
             self.run_id,
             record.step,
             self._attempt,
-            stored,
+            stored_groups,
             counted_groups=[group for group in record.groups if id(group) not in stored_ids],
             with_tokens=self._config.recording.tokens,
         )
@@ -282,9 +282,9 @@ class Recorder:
                 data=event.data,
             )
 
-    def _guard(self, session: Session, changes: Mapping[str, Any]) -> None:
+    def _guard(self, session: Session, column_values: Mapping[str, Any]) -> None:
         """Check ownership and renew the lease as the first statement of a transaction. Raise Fenced."""
-        values = dict(changes) or {"changed_at": Run.changed_at}
+        values = dict(column_values) or {"changed_at": Run.changed_at}
         lease_until = db_now() + self._lease_seconds
         self.requested_action = leases.fence(
             session, self.run_id, self._attempt, lease_until=lease_until, **values
@@ -314,11 +314,11 @@ class Recorder:
         self.requested_action = requested_action
 
 
-def _unstored_loss(record: StepRecord, stored: Sequence[GroupRecord]) -> dict[str, float]:
+def _unstored_loss(record: StepRecord, stored_groups: Sequence[GroupRecord]) -> dict[str, float]:
     """Return loss/unstored, the part of the step's loss in groups that are not stored, if there are any."""
-    if len(stored) == len(record.groups) or "loss/total" not in record.metrics:
+    if len(stored_groups) == len(record.groups) or "loss/total" not in record.metrics:
         return {}
-    stored_ids = {id(group) for group in stored}
+    stored_ids = {id(group) for group in stored_groups}
     unstored_groups = [group for group in record.groups if id(group) not in stored_ids]
     return {
         "loss/unstored": sum(completion.loss for group in unstored_groups for completion in group.completions)

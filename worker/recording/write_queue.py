@@ -37,7 +37,7 @@ class WriteQueue(Generic[Item]):
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[Item, int]] = deque()
+        self._waiting_items: deque[tuple[Item, int]] = deque()
         self._bytes = 0
         self._put = 0
         self._held = 0
@@ -55,12 +55,12 @@ class WriteQueue(Generic[Item]):
                 self._wait_until(lambda: not self._is_full(size))
             self._raise_failure()
             # Do not wake the writer, which would take the interpreter from the training thread immediately.
-            self._waiting.append((item, size))
+            self._waiting_items.append((item, size))
             self._bytes += size
             self._put += 1
 
     @contextmanager
-    def lull(self) -> Iterator[None]:
+    def allow_writes(self) -> Iterator[None]:
         """Mark a period in which the writer may work, because training does not need the interpreter."""
         with self._changed:
             self._is_lull = self._has_lulls = True
@@ -71,9 +71,9 @@ class WriteQueue(Generic[Item]):
             self._is_lull = False
 
     def _is_full(self, size: int) -> bool:
-        if not self._waiting:
+        if not self._waiting_items:
             return False
-        return len(self._waiting) >= MAX_ITEMS or self._bytes + size > MAX_BYTES
+        return len(self._waiting_items) >= MAX_ITEMS or self._bytes + size > MAX_BYTES
 
     def flush(self) -> None:
         """Wait until all items that were put are written."""
@@ -112,19 +112,19 @@ class WriteQueue(Generic[Item]):
         """
         with self._changed:
             self._await_items(not_before)
-            if not self._waiting:
+            if not self._waiting_items:
                 self._is_urgent = False
                 return None if self._is_closed else []
-            entries = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            entries = [self._waiting_items.popleft() for _ in range(min(MAX_BATCH, len(self._waiting_items)))]
             self._bytes -= sum(size for _, size in entries)
-            self._is_urgent = self._is_urgent and bool(self._waiting)
+            self._is_urgent = self._is_urgent and bool(self._waiting_items)
             self._changed.notify_all()
         return [item for item, _ in entries]
 
     def _await_items(self, not_before: float) -> None:
         idle_at = time.monotonic() + IDLE_SECONDS
         while not (self._is_urgent or self._is_closed):
-            remaining = (self._due(not_before) if self._waiting else idle_at) - time.monotonic()
+            remaining = (self._due(not_before) if self._waiting_items else idle_at) - time.monotonic()
             if remaining <= 0:
                 return
             self._changed.wait(min(remaining, LOOK_SECONDS))

@@ -184,15 +184,15 @@ def _text_verdict(expected: str, answer: str, *, is_ordered: bool) -> bool | Non
     return True if len(expected_items) > 1 and expected_items == answer_items else None
 
 
-def _number_verdict(left: str, right: str) -> bool | None:
-    if left == right:
-        return bool(left)
-    numbers = parse_number(left), parse_number(right)
+def _number_verdict(expected: str, answer: str) -> bool | None:
+    if expected == answer:
+        return bool(expected)
+    numbers = parse_number(expected), parse_number(answer)
     if numbers[0] is None or numbers[1] is None:
         return None
     if numbers[0] == numbers[1]:
         return True
-    return None if "." in left else False
+    return None if "." in expected else False
 
 
 def _choice_verdict(expected: str, answer: str) -> bool | None:

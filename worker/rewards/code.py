@@ -133,8 +133,10 @@ class Examination:
             known_outcomes.append([call, self._call(call["function"], call["arguments"], call["named"])])
         return False
 
-    def _call(self, function: str, arguments: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
-        outcome = self._run("call", function=function, arguments=arguments, named=named)
+    def _call(
+        self, function: str, arguments: Sequence[Any], keyword_arguments: dict[str, Any]
+    ) -> dict[str, Any]:
+        outcome = self._run("call", function=function, arguments=arguments, named=keyword_arguments)
         if not isinstance(outcome, dict) or len(outcome) != 1 or not outcome.keys() <= {"value", "raised"}:
             raise ValueError("expected a value")
         return outcome

@@ -92,9 +92,9 @@ def _join_lines(value: Any) -> str:
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def is_same_output(printed: str, expected: str) -> bool:
+def is_same_output(output: str, expected: str) -> bool:
     """Return whether two outputs have the same words. Numbers with a decimal point may differ by rounding."""
-    words, expected_words = printed.split(), expected.split()
+    words, expected_words = output.split(), expected.split()
     return len(words) == len(expected_words) and all(map(_is_same_word, words, expected_words))
 
 

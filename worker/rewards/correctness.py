@@ -36,9 +36,9 @@ class Grade(NamedTuple):
         return None if self.score is None else self.score >= FULL_MARKS
 
 
-def process_count(configured: int = 0) -> int:
-    """Return `configured` if it is not 0, else one checking process per two processors, at most four."""
-    return configured or max(1, min(4, (os.cpu_count() or 1) // 2))
+def process_count(configured_count: int = 0) -> int:
+    """Return `configured_count` if it is not 0, else one process per two processors, at most four."""
+    return configured_count or max(1, min(4, (os.cpu_count() or 1) // 2))
 
 
 class Checkers:

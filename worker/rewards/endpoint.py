@@ -130,14 +130,14 @@ class Endpoint:
                     tasks.create_task(send_contents(client))
         return answers
 
-    async def _ask(self, client: httpx2.AsyncClient, asked: bytes) -> Any:
+    async def _ask(self, client: httpx2.AsyncClient, request_body: bytes) -> Any:
         """Return the scores, or the NoScore error of the last try."""
         error = NoScore("the request was never sent")
         for attempt in range(self.retries + 1):
             try:
                 async with asyncio.timeout(self.timeout_seconds):
                     status, headers, content = await read_answer(
-                        client, "POST", self.url, content=asked, max_bytes=MAX_ANSWER_BYTES
+                        client, "POST", self.url, content=request_body, max_bytes=MAX_ANSWER_BYTES
                     )
             except TimeoutError:
                 error = NoScore(f"no answer within {self.timeout_seconds:g} seconds")
@@ -150,7 +150,7 @@ class Endpoint:
                 retry_after = ""
             else:
                 if status == 200:
-                    return self._read(content, max_read=len(asked) + SPARE_TOKENS)
+                    return self._read(content, max_read=len(request_body) + SPARE_TOKENS)
                 error = NoScore(f"it answered with status {status}")
                 if status < 500 and status not in RETRIED_STATUSES:
                     return error

@@ -151,12 +151,12 @@ class PluginTerm:
         self._in_a_row = 0
         return value
 
-    def _number(self, returned: Any) -> float | None:
-        if self.term.per == "completion" or returned is None:
-            return _check_number(returned)
-        if not isinstance(returned, list) or not returned:
-            raise ValueError(f"expected a list of numbers, one for each step, got {returned!r:.100}")
-        scores = [_check_number(score) for score in returned]
+    def _number(self, returned_value: Any) -> float | None:
+        if self.term.per == "completion" or returned_value is None:
+            return _check_number(returned_value)
+        if not isinstance(returned_value, list) or not returned_value:
+            raise ValueError(f"expected a list of numbers, one for each step, got {returned_value!r:.100}")
+        scores = [_check_number(score) for score in returned_value]
         numbers = [score for score in scores if score is not None]
         if len(numbers) < len(scores):
             return None

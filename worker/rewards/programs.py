@@ -97,7 +97,7 @@ def examine(request: Request) -> dict[str, Any]:
         return called
 
     for module in MODULES:
-        sys.modules[module] = _module_of(module, stub)
+        sys.modules[module] = _make_module(module, stub)
     tree = ast.parse(request["test"])
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(dir(builtins))
     namespace: dict[str, Any] = {name: stub(name) for name in names} | {"__name__": "__test__"}
@@ -121,7 +121,7 @@ def _run_if_test(function: Any, stub: Any) -> None:
         function()
 
 
-def _module_of(name: str, stub: Callable[[str], Any]) -> ModuleType:
+def _make_module(name: str, stub: Callable[[str], Any]) -> ModuleType:
     module = ModuleType(name)
     module.__getattr__ = stub  # type: ignore[method-assign]
     return module

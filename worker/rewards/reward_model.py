@@ -36,7 +36,7 @@ class RewardModel:
         For rewards by step, each prefix of the completion that ends with a step is scored. Without any step
         the reward is 0.
         """
-        prefix_lists = [self._beginnings(text) for _, text in pairs]
+        prefix_lists = [self._list_prefixes(text) for _, text in pairs]
         bodies = [
             {"model": self._model, "messages": _turns(prompt.text, text)}
             for (prompt, _), prefixes in zip(pairs, prefix_lists, strict=True)
@@ -45,7 +45,7 @@ class RewardModel:
         answers = iter(self.endpoint.ask_all(bodies))
         return [self._value([next(answers) for _ in prefixes]) for prefixes in prefix_lists]
 
-    def _beginnings(self, text: str) -> list[str]:
+    def _list_prefixes(self, text: str) -> list[str]:
         if self.term.per == "completion":
             return [text]
         steps = split_steps(text, self.term.delimiter)

@@ -52,7 +52,7 @@ class Scorer:
         settings = Settings()
         if any(isinstance(term, CodeReward | PluginReward) for term in terms):
             check_programs(settings)  # before anything is sampled
-        self._served = {
+        self._served_terms = {
             _key(term): ServedTerm(term, settings)
             for term in terms
             if isinstance(term, JudgeReward | RewardModelReward)
@@ -80,11 +80,11 @@ class Scorer:
 
     @property
     def _external_terms(self) -> list[PluginTerm | ServedTerm]:
-        return [*self._plugins.values(), *self._served.values()]
+        return [*self._plugins.values(), *self._served_terms.values()]
 
     def take_metrics(self) -> dict[str, float]:
         """Return judge/*, the cost of server requests since the last call, or nothing if there were none."""
-        return served_metrics([term.take_usage() for term in self._served.values()])
+        return served_metrics([term.take_usage() for term in self._served_terms.values()])
 
     def score(self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]) -> list[Group]:
         """Return one group per prompt: raw terms, weighted reward and correctness of its G completions.
@@ -165,7 +165,7 @@ class Scorer:
         misses_required = _missed_required(
             [values[term.label] for term in terms if _is_required(term)], count=len(pairs)
         )
-        counted_terms = {label: _unless(misses_required, column) for label, column in values.items()}
+        counted_terms = {label: _zero_missed(misses_required, column) for label, column in values.items()}
         totals = weighted_sums(counted_terms, weights, count=len(pairs))
         correct = [_correctness(grade) for grade in grades]
         groups, start = [], 0
@@ -227,7 +227,7 @@ class Scorer:
             case CodeReward():
                 values = code
             case JudgeReward() | RewardModelReward():
-                values = self._served[_key(term)].rewards(pairs)
+                values = self._served_terms[_key(term)].rewards(pairs)
             case EnvironmentReward():
                 values = episode_rewards(completions)
             case PluginReward():
@@ -259,7 +259,7 @@ def _length_rewards(completions: Sequence[Sequence[Completion]], grades: Sequenc
     values: Values = []
     for row in completions:
         correct = [grade.is_correct for grade in grades[len(values) : len(values) + len(row)]]
-        values += group_length_rewards([completion.written for completion in row], correct)
+        values += group_length_rewards([completion.written_tokens for completion in row], correct)
     return values
 
 
@@ -267,20 +267,20 @@ def _is_required(term: RewardTerm) -> bool:
     return not isinstance(term, CorrectnessReward | LengthReward) and term.required
 
 
-def _missed_required(required: Sequence[Values], *, count: int) -> list[bool]:
+def _missed_required(required_columns: Sequence[Values], *, count: int) -> list[bool]:
     """Return, for each of `count` completions, whether a required term has a value of 0 or less."""
-    return [any(value is not None and value <= 0 for value in row) for row in _rows(required, count)]
+    return [any(value is not None and value <= 0 for value in row) for row in _rows(required_columns, count)]
 
 
 def _rows(columns: Sequence[Values], count: int) -> list[list[float | None]]:
     return [[column[index] for column in columns] for index in range(count)]
 
 
-def _unless(missed: Sequence[bool], values: Values) -> Values:
+def _zero_missed(misses_required: Sequence[bool], values: Values) -> Values:
     """Return the values with 0 for completions that missed a required term. None is kept."""
     return [
         0.0 if is_missed and value is not None else value
-        for is_missed, value in zip(missed, values, strict=True)
+        for is_missed, value in zip(misses_required, values, strict=True)
     ]
 
 

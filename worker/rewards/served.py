@@ -28,7 +28,7 @@ class ServedTerm:
         self.failures = 0
         """Number of unscored completions so far."""
         self.last_failure = ""
-        self._asked = (
+        self._model = (
             judge.Judge(term, settings)
             if isinstance(term, JudgeReward)
             else reward_model.RewardModel(term, settings)
@@ -37,7 +37,7 @@ class ServedTerm:
     @property
     def endpoint(self) -> Endpoint:
         """The server's route."""
-        return self._asked.endpoint
+        return self._model.endpoint
 
     def take_usage(self) -> Usage:
         """Return the counters since the last call."""
@@ -54,7 +54,7 @@ class ServedTerm:
 
         Raise RewardServerFailed if the server scored no completion at all.
         """
-        scores = self._asked.values(pairs)
+        scores = self._model.values(pairs)
         failures = [value for value in scores if isinstance(value, NoScore)]
         if failures:
             self.failures += len(failures)

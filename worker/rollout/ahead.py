@@ -41,8 +41,8 @@ class RolloutsAhead:
 
     def __init__(self, engine: Engine, collector: Collector, *, ahead: int, seed: int) -> None:
         self.engine, self.collector, self.ahead, self.seed = engine, collector, ahead, seed
-        self.waiting: deque[CollectedGroups] = deque()
-        self._held: list[CollectedGroups] | None = None
+        self.waiting_batches: deque[CollectedGroups] = deque()
+        self._frozen_batches: list[CollectedGroups] | None = None
         self._published: tuple[int, Policy] | None = None
         self._failure: Exception | None = None
         self._closing = False
@@ -51,9 +51,9 @@ class RolloutsAhead:
 
     def start(self, step: int, cursor: int, is_unwanted: Callable[[], bool]) -> None:
         """Sample the batches of all steps after `step`, except queued ones. `cursor` counts prompts."""
-        cursor = self.waiting[-1].cursor if self.waiting else cursor
+        cursor = self.waiting_batches[-1].cursor if self.waiting_batches else cursor
         self.engine.is_unwanted = lambda: self._closing or is_unwanted()
-        first = step + len(self.waiting) + 1
+        first = step + len(self.waiting_batches) + 1
         self._thread = threading.Thread(
             target=self._produce, args=(first, cursor), name="rollouts ahead", daemon=True
         )
@@ -72,23 +72,23 @@ class RolloutsAhead:
         Raise the error of its sampling if there was one, or Interrupted if the batch is not wanted.
         """
         with self._changed:
-            while not self.waiting:
+            while not self.waiting_batches:
                 if self._failure is not None:
                     raise self._failure
                 if is_unwanted():
                     raise Interrupted
                 self._changed.wait(POLL_SECONDS)
-            return self.waiting.popleft()
+            return self.waiting_batches.popleft()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def freeze_state(self) -> Iterator[None]:
         """Keep the state that a checkpoint stores at the batches that are queued now."""
         with self._changed:
-            self._held = list(self.waiting)
+            self._frozen_batches = list(self.waiting_batches)
         try:
             yield
         finally:
-            self._held = None
+            self._frozen_batches = None
 
     def close(self) -> None:
         """Cancel the batch that is being sampled."""
@@ -106,7 +106,7 @@ class RolloutsAhead:
                 collected = self.collector.collect(self.engine, generator, cursor=cursor)
                 cursor, number = collected.cursor, number + 1
                 with self._changed:
-                    self.waiting.append(collected)
+                    self.waiting_batches.append(collected)
                     self._changed.notify_all()
         except Interrupted:
             return
@@ -138,13 +138,13 @@ class RolloutsAhead:
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful."""
-        self.waiting = deque(
+        self.waiting_batches = deque(
             _decode_batch(document, _strip_prefix(f"{index}/", tensors))
             for index, document in enumerate(values["batches"])
         )
 
     def _state(self) -> list[CollectedGroups]:
-        return list(self.waiting) if self._held is None else self._held
+        return list(self.waiting_batches) if self._frozen_batches is None else self._frozen_batches
 
 
 def batch_seed(seed: int, number: int) -> int:

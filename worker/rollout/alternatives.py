@@ -30,13 +30,17 @@ class AlternativesLog(NamedTuple):
             torch.full(shape, -torch.inf, device=device),
         )
 
-    def add(self, logprobs: Tensor, unfinished: UnfinishedRows, *, step: int) -> None:
+    def add(self, logprobs: Tensor, unfinished_rows: UnfinishedRows, *, step: int) -> None:
         """Record the most likely of the log-probabilities (U, V) from which token `step` is sampled."""
         values, ids = logprobs.topk(self.ids.shape[-1], dim=-1)
-        self.ids[step].index_copy_(0, unfinished.rows, ids.to(torch.int32).index_select(0, unfinished.reads))
-        self.logprobs[step].index_copy_(0, unfinished.rows, values.float().index_select(0, unfinished.reads))
+        self.ids[step].index_copy_(
+            0, unfinished_rows.rows, ids.to(torch.int32).index_select(0, unfinished_rows.source_rows)
+        )
+        self.logprobs[step].index_copy_(
+            0, unfinished_rows.rows, values.float().index_select(0, unfinished_rows.source_rows)
+        )
 
-    def of_rows(self, lengths: NDArray[np.int64]) -> list[Alternatives]:
+    def split_rows(self, lengths: NDArray[np.int64]) -> list[Alternatives]:
         """Return the alternatives at each token of completions of these lengths."""
         ids, logprobs = (tensor.transpose(0, 1).cpu().numpy() for tensor in self)
         return [

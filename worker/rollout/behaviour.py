@@ -25,38 +25,44 @@ class Behaviour:
 
     def __init__(self, sampling: SamplingConfig) -> None:
         self.precision, self.staleness = sampling.precision, sampling.staleness
-        self.past: deque[dict[str, Tensor]] = deque(maxlen=self.staleness)
+        self.past_weights: deque[dict[str, Tensor]] = deque(maxlen=self.staleness)
 
     @property
     def age(self) -> int:
         """Age of the sampling weights, in steps."""
-        return len(self.past)
+        return len(self.past_weights)
 
-    def policy(self, present: Policy) -> Policy:
-        """Return the policy that samples a step begun by `present`. It is valid until its weights change."""
-        model = replace_weights(present.model, self.past[0]) if self.past else present.model
+    def policy(self, current_policy: Policy) -> Policy:
+        """Return the policy that samples a step begun by `current_policy`. It is valid until its weights
+        change.
+        """
+        model = (
+            replace_weights(current_policy.model, self.past_weights[0])
+            if self.past_weights
+            else current_policy.model
+        )
         if self.precision != "policy" and is_adapted(model):
             model = merged_copy(model)  # rounded after merging, like an engine that serves the policy
         if self.precision == "int8":
             model = int8_copy(model)
         elif self.precision == "bfloat16" and model.dtype != torch.bfloat16:
             model = changed_copy(model, lambda weight: weight.to(torch.bfloat16))
-        return present if model is present.model else replace(present, model=model)
+        return current_policy if model is current_policy.model else replace(current_policy, model=model)
 
-    def remember(self, present: Policy) -> None:
+    def remember(self, current_policy: Policy) -> None:
         """Keep a copy of the weights at the start of a step for later steps."""
         if self.staleness:
-            self.past.append(copied_weights(present.model))
+            self.past_weights.append(copied_weights(current_policy.model))
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
-        return {"versions": len(self.past)}
+        return {"versions": len(self.past_weights)}
 
     def tensors(self) -> dict[str, Tensor]:
         """See Stateful."""
         return {
             f"{version}/{name}": weight
-            for version, weights in enumerate(self.past)
+            for version, weights in enumerate(self.past_weights)
             for name, weight in weights.items()
         }
 
@@ -65,10 +71,10 @@ class Behaviour:
 
         Memory that is aligned as in a file would change the last bits of sums.
         """
-        self.past.clear()
+        self.past_weights.clear()
         for version in range(values["versions"]):
             prefix = f"{version}/"
             version_weights = {name: weight for name, weight in tensors.items() if name.startswith(prefix)}
-            self.past.append(
+            self.past_weights.append(
                 {name.removeprefix(prefix): weight.clone() for name, weight in version_weights.items()}
             )

@@ -85,7 +85,7 @@ class SlidingLayer(DynamicSlidingWindowLayer):
     def __init__(self, window: int, rows: int, tokens: int) -> None:
         super().__init__(window)
         self.rows, self.limit = rows, window + window // 4
-        self.room = min(tokens, self.limit)
+        self.capacity = min(tokens, self.limit)
         self.end = 0
         """Number of tokens in the buffers. The next tokens are written after them."""
         self.keys: Tensor
@@ -96,21 +96,21 @@ class SlidingLayer(DynamicSlidingWindowLayer):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self._keys, self._values = (
-                room_for(states[:, :, :0], self.rows, self.room) for states in (key_states, value_states)
+                room_for(states[:, :, :0], self.rows, self.capacity) for states in (key_states, value_states)
             )
             self._show(len(key_states), 0)
         rows, previous_length, count = len(key_states), self.keys.shape[-2], key_states.shape[-2]
         self.cumulative_length += count
         retained_tokens = min(previous_length + count, self.sliding_window - 1)
-        if previous_length + count > self.room:
-            self.room = self.limit
+        if previous_length + count > self.capacity:
+            self.capacity = self.limit
             attended_states = (
                 torch.cat([self.keys, key_states], dim=2),
                 torch.cat([self.values, value_states], dim=2),
             )
             self._begin_with(*(states[:, :, -retained_tokens:] for states in attended_states))
             return attended_states
-        if self.end + count > self.room:
+        if self.end + count > self.capacity:
             self._begin_with(self.keys, self.values)
         start, self.end = self.end - previous_length, self.end + count
         self._keys[:rows, :, self.end - count : self.end] = key_states
@@ -132,9 +132,9 @@ class SlidingLayer(DynamicSlidingWindowLayer):
     def _begin_with(self, keys: Tensor, values: Tensor) -> None:
         """Write keys and values to the start of the buffers, and allocate new buffers if they do not fit."""
         rows, self.end = len(keys), keys.shape[-2]
-        if self.room > self._keys.shape[-2]:
+        if self.capacity > self._keys.shape[-2]:
             self._keys, self._values = (
-                copy_to_buffer(states, self.rows, self.room) for states in (keys, values)
+                copy_to_buffer(states, self.rows, self.capacity) for states in (keys, values)
             )
         else:
             self._keys[:rows, :, : self.end] = keys.clone()  # They may be part of the buffer itself.

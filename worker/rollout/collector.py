@@ -117,7 +117,9 @@ class CollectedGroups:
     @property
     def tokens(self) -> int:
         """Number of generated tokens, including groups that do not train and greedy baselines."""
-        sampled_tokens = sum(completion.written for group in self.sampled for completion in group.completions)
+        sampled_tokens = sum(
+            completion.written_tokens for group in self.sampled for completion in group.completions
+        )
         return sampled_tokens + self.greedy_tokens
 
 
@@ -178,7 +180,7 @@ class Collector:
         sampling = self.config.sampling
         prompts = self.mixture.prompts(collected.cursor, size)
         if self.episodes is not None:
-            prompts = self.episodes.shown(prompts)
+            prompts = self.episodes.prepare_prompts(prompts)
         started_at = time.perf_counter()
         completions = draw(sampler, self.episodes, prompts, sampling.group_size, sampling, generator)
         greedy_completions = self._greedy(sampler, prompts, generator)
@@ -187,7 +189,7 @@ class Collector:
         baselines = self._baselines(prompts, greedy_completions)
         collected.score_seconds += time.perf_counter() - sampled_at
         collected.sample_seconds += sampled_at - started_at
-        collected.greedy_tokens += sum(completion.written for [completion] in greedy_completions)
+        collected.greedy_tokens += sum(completion.written_tokens for [completion] in greedy_completions)
         collected.judge(len(scored_groups), self._informative(scored_groups), self.reason)
         rewards, has_reward = reward_tensors([_rewards_without_length(group) for group in scored_groups])
         is_compared = has_reward.sum(dim=1) > 1
@@ -266,17 +268,19 @@ def _scale_truncated(group: Group, factor: float) -> Group:
 
 
 def _scale_term(
-    values: Sequence[float | None], cut: Tensor, factor: float, *, sign: int
+    values: Sequence[float | None], is_truncated: Tensor, factor: float, *, sign: int
 ) -> tuple[float | None, ...]:
     """Return a term scaled according to the `sign` of its weight, so that negative contributions stay."""
     term, has_value = reward_tensors([values])
-    return _to_tuple(sign * shaping.scaled_truncated_rewards(sign * term, cut, factor=factor), has_value)
+    return _to_tuple(
+        sign * shaping.scaled_truncated_rewards(sign * term, is_truncated, factor=factor), has_value
+    )
 
 
 def _apply_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
     """Apply the penalty to the completions that have a reward and meet all required terms."""
     rewards, has_reward = reward_tensors([group.rewards])
-    lengths = torch.tensor([[completion.written for completion in group.completions]])
+    lengths = torch.tensor([[completion.written_tokens for completion in group.completions]])
     ramp = rule.ramp(max_new_tokens)
     shape = shaping.magistral_penalty if isinstance(rule, MagistralPenalty) else shaping.soft_overlong
     penalty = shape(lengths, l_max=ramp.start + ramp.width, l_cache=ramp.width)

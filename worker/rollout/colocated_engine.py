@@ -117,7 +117,7 @@ class ColocatedEngine:
         self.client.socket = str(self._command.socket)
         process = self._start(self._command)
         self.server.check()
-        self.rest()
+        self.release_memory()
         start_text = f"{TITLE} started in {time.perf_counter() - started_at:.0f} s and will sample"
         sleep_text = "it sleeps while the policy learns"
         if not self.can_sleep:
@@ -154,7 +154,7 @@ class ColocatedEngine:
 
     def generate(
         self,
-        encoded: Sequence[list[int]],
+        prompt_ids: Sequence[list[int]],
         group_size: int,
         sampling: SamplingLike,
         generator: torch.Generator,
@@ -166,11 +166,11 @@ class ColocatedEngine:
 
         def draw() -> list[list[Completion]]:
             generator.set_state(state)
-            return self.server.generate(encoded, group_size, sampling, generator, stops=stops)
+            return self.server.generate(prompt_ids, group_size, sampling, generator, stops=stops)
 
         return self._retry_after_restart(draw)
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         """See Engine. Let vLLM sleep if it can. A server that has died is noticed at the next `sync`."""
         self._may_restart = True
         if not self.can_sleep or self.is_asleep:
@@ -247,7 +247,7 @@ class ColocatedEngine:
         process, command = self.process, self._command
         if process is None or command is None:
             raise RuntimeError("an engine samples only once it has been checked")
-        reason = process.last_words()
+        reason = process.failure_reason()
         if not self._may_restart:
             raise EngineFailed(f"{TITLE} has died twice in one batch: {reason}")
         logger.warning("%s has died, and is started once more: %s", TITLE, reason)

@@ -50,7 +50,7 @@ class Samples(Protocol):
 
     def generate(
         self,
-        encoded: Sequence[list[int]],
+        prompt_ids: Sequence[list[int]],
         group_size: int,
         sampling: SamplingLike,
         generator: torch.Generator,
@@ -82,7 +82,7 @@ class Engine(Samples, Protocol):
         """Sample with the weights of `policy` from now on. `version` counts the steps that made them."""
         ...
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         """Release the memory of sampling after a batch, until the next `sync`."""
         ...
 
@@ -113,7 +113,7 @@ def make_completion(
     policy: Policy, ids: NDArray[np.int64], logprobs: NDArray[np.float32], *, stopped: bool
 ) -> Completion:
     """Return a completion of these tokens; the last of them is a stop token if it `stopped`."""
-    token_strings = policy.token_texts.pieces(ids.tolist())
+    token_strings = policy.token_texts.decode_each(ids.tolist())
     return Completion(
         ids=ids,
         text="".join(token_strings[:-1] if stopped else token_strings),

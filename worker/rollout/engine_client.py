@@ -67,7 +67,7 @@ class EngineClient:
     retried: int = 0
     """Number of failed tries that were followed by another one."""
 
-    def ask(self, requests: Sequence[Request]) -> list[Any]:
+    def send_all(self, requests: Sequence[Request]) -> list[Any]:
         """Distribute the requests among the servers, retry at the next server, and return the answers'
         values.
 
@@ -77,20 +77,20 @@ class EngineClient:
         server_orders = [
             [(first + offset) % count for offset in range(count)] for first in range(len(requests))
         ]
-        return asyncio.run(self._all(list(zip(server_orders, requests, strict=True))))
+        return asyncio.run(self._send_jobs(list(zip(server_orders, requests, strict=True))))
 
-    def ask_each(self, request: Request) -> list[Any]:
+    def send_to_each(self, request: Request) -> list[Any]:
         """Send one request to every server and return the value of each answer, or the Rejected that it
         raised.
         """
         jobs = [([server], request) for server in range(len(self.urls))]
-        return asyncio.run(self._all(jobs, keeps_rejected=True))
+        return asyncio.run(self._send_jobs(jobs, keeps_rejected=True))
 
-    def named(self, server: int) -> str:
+    def server_name(self, server: int) -> str:
         """Return the name of a server for messages."""
         return self.title if len(self.urls) == 1 else f"server {server + 1} of {self.title}"
 
-    async def _all(
+    async def _send_jobs(
         self, jobs: Sequence[tuple[list[int], Request]], *, keeps_rejected: bool = False
     ) -> list[Any]:
         semaphore = asyncio.Semaphore(self.concurrency)
@@ -114,9 +114,9 @@ class EngineClient:
 
             return await self._gather([send_request(places, request) for places, request in jobs])
 
-    async def _gather(self, work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    async def _gather(self, coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
         """Return all results. At the first error, or once they are not wanted, cancel the other tasks."""
-        tasks = [asyncio.create_task(coroutine) for coroutine in work]
+        tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
         pending = set(tasks)
         try:
             while pending:
@@ -174,7 +174,7 @@ class EngineClient:
             raise BadAnswer(str(error)) from error
 
     def _failure_text(self, server: int, request: Request, error: str) -> str:
-        return f"the engine at {self.named(server)} {error}, asked for {request.path.partition('?')[0]}"
+        return f"the engine at {self.server_name(server)} {error}, asked for {request.path.partition('?')[0]}"
 
     def _words(self, content: bytes) -> str:
         """Return a server's error message on one line, without the key and shortened."""

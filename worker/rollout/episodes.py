@@ -52,7 +52,7 @@ class Episodes(TurnTaking):
         """See TakesTurns. Nothing is lost, because a failed tool returns its failure as the answer."""
         return ""
 
-    def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+    def prepare_prompts(self, prompts: Sequence[Prompt]) -> list[Prompt]:
         """Return the prompts with the tools that a chat template shows."""
         if self.config.form != "template":
             return list(prompts)
@@ -100,7 +100,7 @@ class Episodes(TurnTaking):
     def _answer(self, episodes: Sequence[Episode]) -> None:
         calls = [(episode, require_call(episode.call)) for episode in episodes]
         answerable_pairs = [
-            pair for pair in calls if pair[0].answered < self.config.max_turns and pair[0].room > 0
+            pair for pair in calls if pair[0].answered_calls < self.config.max_turns and pair[0].room > 0
         ]
         jobs = [(call.call, episode.prompt) for episode, call in answerable_pairs]
         answers = dict(

@@ -41,13 +41,13 @@ class Recorder:
         self.device = device
         self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()
-        self.works = True
+        self.can_record = True
         """True if recording works. It becomes False once a policy could not be recorded."""
-        self._kept = (
+        self._first_graph = (
             torch.cuda.CUDAGraph()
         )  # the pool is freed with the last of its graphs, so this one is kept
         try:
-            with torch.cuda.stream(self.stream), self.recording(self._kept):
+            with torch.cuda.stream(self.stream), self.recording(self._first_graph):
                 torch.zeros(1, device=device)
         except RuntimeError as error:
             self.give_up(error)
@@ -64,7 +64,7 @@ class Recorder:
 
     def give_up(self, error: RuntimeError) -> None:
         """Stop recording in this thread, and log the reason."""
-        self.works = False
+        self.can_record = False
         logger.warning("decoding without CUDA graphs: %s", error.__context__ or error)
 
     def _end(self, graph: torch.cuda.CUDAGraph) -> None:
@@ -100,7 +100,7 @@ class GraphDecoder(LeanDecoder):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)
         self.recorder = get_recorder(model.device) if model.device.type == "cuda" else None
-        self.is_recorded = self.recorder is not None and self.recorder.works
+        self.is_recorded = self.recorder is not None and self.recorder.can_record
 
     def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
         """See Decoder."""
@@ -111,7 +111,7 @@ class GraphDecoder(LeanDecoder):
 
     def _room(self, tokens: int) -> int:
         return round_up(
-            tokens, least=MIN_PLACES
+            tokens, unit=MIN_PLACES
         )  # Few sizes are used, because kernels are planned for each size.
 
     def _grow_cache(self, keys: Tensor, values: Tensor, max_rows: int) -> Tensor:
@@ -144,7 +144,7 @@ class GraphDecoder(LeanDecoder):
         """See Decoder. The logits are overwritten by the next step."""
         self.tokens[: len(tokens)] = tokens
         rows = min(self.max_rows, round_up(len(tokens)))
-        span = min(self.capacity, round_up(self.length + 1, least=MIN_PLACES))
+        span = min(self.capacity, round_up(self.length + 1, unit=MIN_PLACES))
         if self.recorder is None:
             self._token(rows, span)
         else:
@@ -210,15 +210,15 @@ class GraphDecoder(LeanDecoder):
         cache[1].index_copy_(2, self.place, values[:, :, None])
 
 
-def round_up(count: int, *, least: int = 1) -> int:
-    """Round a count up to a multiple of `least` whose factor has at most three significant binary digits.
+def round_up(count: int, *, unit: int = 1) -> int:
+    """Round a count up to a multiple of `unit` whose factor has at most three significant binary digits.
 
     >>> [round_up(count) for count in (3, 8, 9, 13, 127)]
     [3, 8, 10, 14, 128]
     """
-    unit_count = -(-count // least)
+    unit_count = -(-count // unit)
     step = 1 << max(0, (unit_count - 1).bit_length() - 3)
-    return least * step * -(-unit_count // step)
+    return unit * step * -(-unit_count // step)
 
 
 def has_graphs(model: PreTrainedModel) -> bool:

@@ -58,7 +58,7 @@ class LocalEngine:
 
     def generate(
         self,
-        encoded: Sequence[list[int]],
+        prompt_ids: Sequence[list[int]],
         group_size: int,
         sampling: SamplingLike,
         generator: torch.Generator,
@@ -66,9 +66,9 @@ class LocalEngine:
         stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
         """See Samples."""
-        return self._current_sampler().generate(encoded, group_size, sampling, generator, stops=stops)
+        return self._current_sampler().generate(prompt_ids, group_size, sampling, generator, stops=stops)
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         """See Engine. No memory is held between batches."""
 
     def take_metrics(self) -> dict[str, float]:

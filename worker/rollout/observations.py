@@ -32,7 +32,7 @@ class ObservationEncoder:
         self.controls = {*added_vocabulary.values(), *policy.stop_ids, policy.pad_id}
         """Token ids that no answer may contain: all tokens added to the vocabulary."""
         special_tokens = sorted(filter(None, added_vocabulary), key=len, reverse=True)
-        self.word = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
+        self.special_token = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
 
     def answer(self, text: str, *, limit: int, frame: tuple[str, str] = ("", "")) -> EncodedObservation:
         """Return the ids of an answer, at most `limit`, between those of its frame.
@@ -43,21 +43,21 @@ class ObservationEncoder:
         read_text = text[: limit * CHARACTERS_PER_TOKEN]
         plain_text = CONTROLS.sub("", clean_text(read_text).replace("\r\n", "\n").replace("\r", "\n"))
         frame_start, frame_end, *segments = self.form.encode_all(
-            [*frame, *self._pieces(plain_text)], add_special_tokens=False
+            [*frame, *self._split_text(plain_text)], add_special_tokens=False
         )
         ids = [index for segment in segments for index in segment if index not in self.controls]
         return EncodedObservation(
             [*frame_start, *ids[:limit], *frame_end], is_cut=len(ids) > limit or len(read_text) < len(text)
         )
 
-    def _pieces(self, text: str) -> list[str]:
+    def _split_text(self, text: str) -> list[str]:
         """Cut the text after the first letter of each control token's name, so that no piece contains a
         name.
         """
-        if self.word is None:
+        if self.special_token is None:
             return [text]
         segments, start = [], 0
-        while match := self.word.search(text, start):
+        while match := self.special_token.search(text, start):
             segment_end = match.start() + 1
             segments.append(text[start:segment_end])
             start = segment_end

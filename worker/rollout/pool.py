@@ -82,10 +82,10 @@ def _completion_arrays(completion: Completion) -> dict[str, Any]:
     return arrays
 
 
-def _decode_completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Completion:
+def _decode_completion(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> Completion:
     token_arrays = {name: value for name, value in arrays.items() if "." not in name}
     mask, alternatives = (_strip_prefix(prefix, arrays) for prefix in (MASK_PREFIX, ALTERNATIVES_PREFIX))
-    other_fields = {name: _to_tuples(value) for name, value in written.items()}
+    other_fields = {name: _to_tuples(value) for name, value in document.items()}
     other_fields["turns"] = tuple(Turn(*turn) for turn in other_fields.get("turns", ()))
     if "episode" in other_fields:
         other_fields["episode"] = EpisodeResult(*other_fields["episode"])
@@ -129,9 +129,9 @@ def _decode_group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any
     return replace(group, **{name: _to_tuples(value) for name, value in other_fields.items()})
 
 
-def _decode_prompt(written: Mapping[str, Any]) -> Prompt:
+def _decode_prompt(document: Mapping[str, Any]) -> Prompt:
     """Rebuild a prompt from its JSON. Before 0.3 its columns were called `data`."""
-    prompt_fields = {("columns" if name == "data" else name): value for name, value in written.items()}
+    prompt_fields = {("columns" if name == "data" else name): value for name, value in document.items()}
     turns = {name: tuple(prompt_fields.get(name, ())) for name in ("messages", "tools")}
     return Prompt(**prompt_fields | turns)
 

@@ -29,13 +29,13 @@ class RoutesLog:
             row[is_token].cpu().numpy() for row, is_token in zip(by_prompt, mask.bool(), strict=True)
         ]
 
-    def token(self, unfinished: UnfinishedRows, *, step: int) -> None:
+    def token(self, unfinished_rows: UnfinishedRows, *, step: int) -> None:
         """Record the choices for token `step`, which has just been processed."""
         if self.generated is not None:
-            experts = self.watch.experts().to(self.dtype).index_select(0, unfinished.reads)
-            self.generated[step].index_copy_(0, unfinished.rows, experts)
+            experts = self.watch.experts().to(self.dtype).index_select(0, unfinished_rows.source_rows)
+            self.generated[step].index_copy_(0, unfinished_rows.rows, experts)
 
-    def of_rows(self, lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
+    def split_rows(self, lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Return the choices for the tokens of each row's prompt and completion.
 
         The last token is not included, because it is never processed.

@@ -22,7 +22,7 @@ class RowLimit:
         """Number of times that memory ran out."""
 
     def run(
-        self, total: int, group_size: int, *, limit: int, work: Callable[[int, int], Result]
+        self, total: int, group_size: int, *, limit: int, compute: Callable[[int, int], Result]
     ) -> Iterator[Result]:
         """Call `work(first, last)` on consecutive rows: whole groups, or parts of a single group.
 
@@ -33,7 +33,7 @@ class RowLimit:
         while first < total:
             last = _end(first, total, group_size, rows=min(self.rows or limit, limit))
             try:
-                result = work(first, last)
+                result = compute(first, last)
             except Exception as error:
                 if not is_memory_error(error) or last - first < 2:
                     raise

@@ -30,13 +30,13 @@ class Cadence(NamedTuple):
 
     share: bool
     """True if completions with the same tokens so far share a decoder row."""
-    every: int
+    interval: int
     """Number of tokens between two checks for completions that have ended."""
 
 
 def choose_cadence(device: torch.device) -> Cadence:
     """Return the cadence for a device. A CPU is slowed down by every row, a GPU by every wait of the host."""
-    return Cadence(share=True, every=1) if device.type == "cpu" else Cadence(share=False, every=16)
+    return Cadence(share=True, interval=1) if device.type == "cpu" else Cadence(share=False, interval=16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Sampler:
     @torch.inference_mode()
     def generate(
         self,
-        encoded: Sequence[list[int]],
+        prompt_ids: Sequence[list[int]],
         group_size: int,
         sampling: SamplingLike,
         generator: torch.Generator,
@@ -150,13 +150,13 @@ class Sampler:
         A sequence must fit the context with its completions. Each completion ends with one of the policy's
         stop tokens, or is cut after one of `stops`.
         """
-        uniforms = self._uniforms(sampling.max_new_tokens, len(encoded) * group_size, generator)
+        uniforms = self._uniforms(sampling.max_new_tokens, len(prompt_ids) * group_size, generator)
         decoder = decoder_for(self.policy.model)
-        max_length = max(map(len, encoded), default=0) + sampling.max_new_tokens
+        max_length = max(map(len, prompt_ids), default=0) + sampling.max_new_tokens
         rows = self.rows_at_once or max_rows(self.policy.model, sampling, tokens=max_length)
 
         def sample_rows(first: int, last: int) -> list[Completion]:
-            prompts = list(encoded[first // group_size : (last - 1) // group_size + 1])
+            prompts = list(prompt_ids[first // group_size : (last - 1) // group_size + 1])
             with RouterWatch(self.policy.model if self.routes else nn.Module()) as watch:
                 notes = self._notes(watch, sampling, rows=last - first)
                 sampled_tokens = self._decode(
@@ -170,7 +170,7 @@ class Sampler:
             ]
 
         row_chunks = self.limit.run(
-            uniforms.shape[1], group_size, limit=max(rows, group_size), work=sample_rows
+            uniforms.shape[1], group_size, limit=max(rows, group_size), compute=sample_rows
         )
         completions = [completion for chunk in row_chunks for completion in chunk]
         return [completions[first : first + group_size] for first in range(0, len(completions), group_size)]
@@ -199,20 +199,23 @@ class Sampler:
     def _decode(
         self,
         decoder: Decoder,
-        encoded: list[list[int]],
+        prompt_ids: list[list[int]],
         sampling: SamplingLike,
         uniforms: Tensor,
         notes: Notes,
-        further: Sequence[int] = (),
+        extra_stops: Sequence[int] = (),
     ) -> SampledTokens:
         device, count = self.policy.model.device, uniforms.shape[1]
-        ids, mask = pad_left(encoded, self.policy.pad_id, device)
+        ids, mask = pad_left(prompt_ids, self.policy.pad_id, device)
         logits = decoder.prefill(ids, mask, max_rows=count, max_new_tokens=sampling.max_new_tokens)
         if notes.routes is not None:
             notes.routes.prompt(mask)
         sampled_tokens = SampledTokens.blank(sampling.max_new_tokens, count, device)
-        uniforms, stops = uniforms.to(device), torch.tensor([*self.policy.stop_ids, *further], device=device)
-        unfinished_rows = UnfinishedRows.from_prompts(count, count // len(encoded), device)
+        uniforms, stops = (
+            uniforms.to(device),
+            torch.tensor([*self.policy.stop_ids, *extra_stops], device=device),
+        )
+        unfinished_rows = UnfinishedRows.from_prompts(count, count // len(prompt_ids), device)
         share, interval = choose_cadence(device)
         for step in range(sampling.max_new_tokens):
             logprobs = next_token_logprobs(logits, sampling)  # (U, V)
@@ -246,24 +249,24 @@ class Sampler:
 
     def _completions(
         self,
-        drawn: SampledTokens,
+        sampled_tokens: SampledTokens,
         group_size: int,
         notes: Notes,
         prompt_tokens: Sequence[int],
-        further: Sequence[int] = (),
+        extra_stops: Sequence[int] = (),
     ) -> Iterator[list[Completion]]:
         # Clone the tensors, because a view would keep the memory of max_new_tokens steps alive while a record
         # is queued.
         ids, logprobs, entropies = (
-            tensor.T.clone(memory_format=torch.contiguous_format).cpu().numpy() for tensor in drawn
+            tensor.T.clone(memory_format=torch.contiguous_format).cpu().numpy() for tensor in sampled_tokens
         )
-        is_end = np.isin(ids, [*self.policy.stop_ids, *further])
+        is_end = np.isin(ids, [*self.policy.stop_ids, *extra_stops])
         lengths = np.where(is_end.any(axis=1), is_end.argmax(axis=1) + 1, ids.shape[1])
         stopped = np.isin(ids[np.arange(len(ids)), lengths - 1], self.policy.stop_ids)
-        masks = [None] * len(ids) if notes.masks is None else notes.masks.of_rows(lengths)
-        routes = [None] * len(ids) if notes.routes is None else notes.routes.of_rows(lengths)
+        masks = [None] * len(ids) if notes.masks is None else notes.masks.split_rows(lengths)
+        routes = [None] * len(ids) if notes.routes is None else notes.routes.split_rows(lengths)
         alternatives = (
-            [None] * len(ids) if notes.alternatives is None else notes.alternatives.of_rows(lengths)
+            [None] * len(ids) if notes.alternatives is None else notes.alternatives.split_rows(lengths)
         )
         for first in range(0, len(ids), group_size):
             yield [
@@ -308,7 +311,7 @@ def max_rows(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> 
     """
     if model.device.type != "cuda":
         return sys.maxsize
-    tokens = round_up(tokens, least=MIN_PLACES)
+    tokens = round_up(tokens, unit=MIN_PLACES)
     config: Any = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head_width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -320,11 +323,11 @@ def max_rows(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> 
     return max(1, int(0.8 * (free_bytes + unused_bytes)) // (cache_bytes + logit_bytes))
 
 
-def pad_left(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def pad_left(prompt_ids: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return ids and mask, both (P, S), of prompts that end at the last column."""
-    length = max(map(len, encoded))
-    ids = [[pad_id] * (length - len(row)) + list(row) for row in encoded]
-    mask = [[0] * (length - len(row)) + [1] * len(row) for row in encoded]
+    length = max(map(len, prompt_ids))
+    ids = [[pad_id] * (length - len(row)) + list(row) for row in prompt_ids]
+    mask = [[0] * (length - len(row)) + [1] * len(row) for row in prompt_ids]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
@@ -364,25 +367,30 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
 
 def draw(
     logprobs: Tensor,
-    unfinished: UnfinishedRows,
+    unfinished_rows: UnfinishedRows,
     uniforms: Tensor,
-    drawn: SampledTokens,
+    sampled_tokens: SampledTokens,
     *,
     step: int,
     greedy: bool,
 ) -> Tensor:
-    """Sample the next token (n,) of every unfinished completion from (U, V), and record it in `drawn`."""
+    """Sample the next token (n,) of every unfinished completion from (U, V), and record it in
+    `sampled_tokens`.
+    """
     probabilities = logprobs.exp()
     entropies = torch.special.entr(probabilities).sum(dim=-1)
-    if unfinished.is_shared:
+    if unfinished_rows.is_shared:
         logprobs, probabilities, entropies = (
-            tensor.index_select(0, unfinished.reads) for tensor in (logprobs, probabilities, entropies)
+            tensor.index_select(0, unfinished_rows.source_rows)
+            for tensor in (logprobs, probabilities, entropies)
         )
     if greedy:
         tokens = logprobs.argmax(dim=-1)
     else:
-        tokens = inverse_cdf(probabilities, uniforms.index_select(0, unfinished.rows))
-    drawn.ids[step].index_copy_(0, unfinished.rows, tokens)
-    drawn.logprobs[step].index_copy_(0, unfinished.rows, logprobs.gather(1, tokens[:, None]).squeeze(1))
-    drawn.entropies[step].index_copy_(0, unfinished.rows, entropies)
+        tokens = inverse_cdf(probabilities, uniforms.index_select(0, unfinished_rows.rows))
+    sampled_tokens.ids[step].index_copy_(0, unfinished_rows.rows, tokens)
+    sampled_tokens.logprobs[step].index_copy_(
+        0, unfinished_rows.rows, logprobs.gather(1, tokens[:, None]).squeeze(1)
+    )
+    sampled_tokens.entropies[step].index_copy_(0, unfinished_rows.rows, entropies)
     return tokens

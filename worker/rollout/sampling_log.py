@@ -13,20 +13,20 @@ class SamplingMaskLog:
     """Collects the kept token ids while a batch is sampled."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.kept_ids: list[tuple[Tensor, Tensor, Tensor]] = []
 
-    def add(self, logprobs: Tensor, unfinished: UnfinishedRows, *, step: int) -> None:
+    def add(self, logprobs: Tensor, unfinished_rows: UnfinishedRows, *, step: int) -> None:
         """Record the ids of possible tokens at `step`, whose log-probabilities (U, V) are above minus
         infinity.
         """
         is_possible = logprobs > -torch.inf
         is_possible &= ~is_possible.all(dim=1, keepdim=True)
-        readers, ids = is_possible.index_select(0, unfinished.reads).nonzero(as_tuple=True)
-        self.parts.append((unfinished.rows[readers], torch.full_like(ids, step), ids))
+        readers, ids = is_possible.index_select(0, unfinished_rows.source_rows).nonzero(as_tuple=True)
+        self.kept_ids.append((unfinished_rows.rows[readers], torch.full_like(ids, step), ids))
 
-    def of_rows(self, lengths: NDArray[np.int64]) -> list[SamplingMask]:
+    def split_rows(self, lengths: NDArray[np.int64]) -> list[SamplingMask]:
         """Return the ids that were left for each token of completions of these lengths."""
-        rows, steps, ids = (torch.cat(tensors).cpu().numpy() for tensors in zip(*self.parts, strict=True))
+        rows, steps, ids = (torch.cat(tensors).cpu().numpy() for tensors in zip(*self.kept_ids, strict=True))
         order = np.lexsort((ids, steps, rows))
         rows, steps, ids = rows[order], steps[order], ids[order]
         bounds = np.searchsorted(rows, np.arange(len(lengths) + 1))

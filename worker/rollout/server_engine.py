@@ -133,7 +133,7 @@ class ServerEngine:
         """Check that the servers are reachable and serve one model with the policy's tokenizer. See
         Engine.
         """
-        served_models = self._ask_each("GET", "/v1/models", None, read_models)
+        served_models = self._query_each("GET", "/v1/models", None, read_models)
         for server, models in enumerate(served_models):
             self._choose(server, models)
         self._check_tokenizer()
@@ -144,7 +144,7 @@ class ServerEngine:
 
     def _choose(self, server: int, models: list[dict[str, Any]]) -> None:
         """Select the model on a server. Its name must be the same on all servers."""
-        engine_name = f"the engine at {self.client.named(server)}"
+        engine_name = f"the engine at {self.client.server_name(server)}"
         base_models = [model for model in models if not model.get("parent")]
         if not self.base and len(base_models) != 1:
             raise EngineFailed(
@@ -159,21 +159,21 @@ class ServerEngine:
         body = {"model": self.base, "prompt": TOKENIZER_PROBE, "add_special_tokens": False}
         policy_ids = self.policy.form.encode(TOKENIZER_PROBE, add_special_tokens=False)
         for server, tokens in enumerate(
-            self.client.ask_each(Request("POST", "/tokenize", body, read_tokens))
+            self.client.send_to_each(Request("POST", "/tokenize", body, read_tokens))
         ):
             if isinstance(tokens, Rejected) and tokens.status in MISSING_ROUTE_STATUSES:
                 continue  # the first answers will show whether it fits
             if isinstance(tokens, Rejected):
                 raise EngineFailed(str(tokens))
             if tokens != policy_ids:
-                engine_name = f"the engine at {self.client.named(server)}"
+                engine_name = f"the engine at {self.client.server_name(server)}"
                 raise EngineFailed(
                     f"{engine_name} has another tokenizer: it serves another model than the policy"
                 )
 
-    def _ask_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any] | None) -> list[Any]:
+    def _query_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any] | None) -> list[Any]:
         """Return the value of every server. Raise EngineFailed if one refuses."""
-        answers = self.client.ask_each(Request(method, path, body, read))
+        answers = self.client.send_to_each(Request(method, path, body, read))
         for answer in answers:
             if isinstance(answer, Rejected):
                 raise EngineFailed(str(answer)) from answer
@@ -187,7 +187,7 @@ class ServerEngine:
         started_at = time.perf_counter()
         self._write(version)
         self._send(version)
-        self._forget(before=version)
+        self._forget(oldest_version=version)
         self.version = version
         self.sync_seconds += time.perf_counter() - started_at
 
@@ -213,7 +213,7 @@ class ServerEngine:
             body = {"lora_name": self._version_name(version), "lora_path": str(self._path(version))}
             answers = self._post("/v1/load_lora_adapter", body)
             served_models = (
-                self._ask_each("GET", "/v1/models", None, read_models) if any(answers) else answers
+                self._query_each("GET", "/v1/models", None, read_models) if any(answers) else answers
             )
             rejections: list[Rejected | None] = [
                 error
@@ -236,14 +236,14 @@ class ServerEngine:
 
     def _post(self, path: str, body: Any, read: Callable[[Any], Any] | None = None) -> list[Rejected | None]:
         """Send a request to every server and return its refusal, or None if it accepted."""
-        answers = self.client.ask_each(Request("POST", path, body, read))
+        answers = self.client.send_to_each(Request("POST", path, body, read))
         return [answer if isinstance(answer, Rejected) else None for answer in answers]
 
-    def _forget(self, *, before: int) -> None:
+    def _forget(self, *, oldest_version: int) -> None:
         """Remove the weights of older versions from the directory and from the servers."""
         for path in self.directory.glob("v*"):
             version = int(path.name[1:])
-            if version < before:
+            if version < oldest_version:
                 if self.is_adapter:
                     self._unload(version)
                 shutil.rmtree(path, ignore_errors=True)
@@ -267,7 +267,7 @@ class ServerEngine:
 
     def generate(
         self,
-        encoded: Sequence[list[int]],
+        prompt_ids: Sequence[list[int]],
         group_size: int,
         sampling: SamplingLike,
         generator: torch.Generator,
@@ -278,9 +278,10 @@ class ServerEngine:
 
         Raise EngineFailed for other weights, or if the spot check finds other log-probabilities.
         """
-        seeds = torch.randint(2**31, (len(encoded),), generator=generator).tolist()
+        seeds = torch.randint(2**31, (len(prompt_ids),), generator=generator).tolist()
         requests = [
-            self._request(ids, group_size, sampling, seed) for ids, seed in zip(encoded, seeds, strict=True)
+            self._request(ids, group_size, sampling, seed)
+            for ids, seed in zip(prompt_ids, seeds, strict=True)
         ]
         try:
             groups = self._sample_version(requests)
@@ -291,7 +292,7 @@ class ServerEngine:
             except OtherWeights:
                 reason = "answers with other weights than it was given: is another client using it?"
                 raise EngineFailed(f"the engine at {self.client.title} {reason}") from None
-        self._check_logprobs(encoded, groups, sampling)
+        self._check_logprobs(prompt_ids, groups, sampling)
         return groups
 
     def _request(self, ids: list[int], group_size: int, sampling: SamplingLike, seed: int) -> Request:
@@ -339,7 +340,7 @@ class ServerEngine:
         """Return the completions, all by the current version of the weights. Raise OtherWeights."""
         try:
             self._check_version()
-            groups: list[list[Completion]] = self.client.ask(requests)
+            groups: list[list[Completion]] = self.client.send_all(requests)
             self._check_version()
         except Rejected as error:
             if error.status == 404 and self.is_adapter:
@@ -349,19 +350,19 @@ class ServerEngine:
 
     def _check_version(self) -> None:
         if self.tells_version:
-            versions = self._ask_each("GET", "/weight_info", None, read_version)
+            versions = self._query_each("GET", "/weight_info", None, read_version)
             if any(version != self._version_name(self.version) for version in versions):
                 raise OtherWeights
 
     def _check_logprobs(
         self,
-        encoded: Sequence[Sequence[int]],
+        prompt_ids: Sequence[Sequence[int]],
         groups: Sequence[Sequence[Completion]],
         sampling: SamplingLike,
     ) -> None:
         if sampling.temperature == 0:
             return
-        k3, limit = mismatch(self.policy, encoded, groups, sampling), self.largest_mismatch
+        k3, limit = mismatch(self.policy, prompt_ids, groups, sampling), self.largest_mismatch
         if k3 > limit:
             raise EngineFailed(
                 f"the log-probabilities of the engine at {self.client.title} are not those of the policy: "
@@ -370,14 +371,14 @@ class ServerEngine:
                 "--logprobs-mode that ENGINE_LOGPROBS names"
             )
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         """See Engine. Do nothing, because other runs may need the servers."""
 
     def order(self, path: str) -> None:
         """Send a POST request without a body to a route of every server. Raise EngineFailed if one
         refuses.
         """
-        self._ask_each("POST", path, None, None)
+        self._query_each("POST", path, None, None)
 
     def forget_sent(self) -> None:
         """Send the weights again at the next `sync`, because the servers have lost them."""

@@ -12,16 +12,16 @@ from torch import Tensor
 class UnfinishedRows:
     """The n unfinished completions and the U <= n decoder rows that they use."""
 
-    def __init__(self, rows: Tensor, reads: Tensor, *, decoder_rows: int) -> None:
-        self._become(rows, reads, decoder_rows)
+    def __init__(self, rows: Tensor, source_rows: Tensor, *, decoder_rows: int) -> None:
+        self._become(rows, source_rows, decoder_rows)
 
-    def _become(self, rows: Tensor, reads: Tensor, decoder_rows: int) -> None:
+    def _become(self, rows: Tensor, source_rows: Tensor, decoder_rows: int) -> None:
         self.rows = rows
         """Indices of the completions in the batch, (n,)."""
-        self.reads = reads
+        self.source_rows = source_rows
         """Decoder row of each completion, (n,), ascending. Without sharing it is 0, 1, 2, ..."""
         self.decoder_rows = decoder_rows
-        self.running = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        self.is_running = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
 
     @classmethod
     def from_prompts(cls, count: int, group_size: int, device: torch.device) -> "UnfinishedRows":
@@ -36,7 +36,7 @@ class UnfinishedRows:
 
     def mark_ended(self, tokens: Tensor, stops: Tensor) -> None:
         """Mark the completions that have just sampled a stop token."""
-        self.running &= (tokens[:, None] != stops).all(dim=1)
+        self.is_running &= (tokens[:, None] != stops).all(dim=1)
 
     def regroup(self, tokens: Tensor, *, share: bool) -> tuple[Tensor | None, Tensor]:
         """Remove ended completions and fork rows whose completions sampled different tokens.
@@ -44,9 +44,13 @@ class UnfinishedRows:
         Return the sources for `Decoder.select`, or None if all rows stay unchanged, and the newest token of
         every decoder row. Without `share` every completion gets a separate row.
         """
-        if not self.is_shared and bool(self.running.all()):
+        if not self.is_shared and bool(self.is_running.all()):
             return None, tokens
-        rows, source_rows, tokens = self.rows[self.running], self.reads[self.running], tokens[self.running]
+        rows, source_rows, tokens = (
+            self.rows[self.is_running],
+            self.source_rows[self.is_running],
+            tokens[self.is_running],
+        )
         # one number per pair (decoder row, sampled token), ordered by decoder row
         keys = (source_rows << 32) + (tokens if share else rows)
         unique_keys, member_indices = torch.unique(keys, return_inverse=True)

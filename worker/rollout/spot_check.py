@@ -21,7 +21,7 @@ MAX_LOG_RATIO_NATS = 20.0
 @torch.inference_mode()
 def mismatch(
     policy: Policy,
-    encoded: Sequence[Sequence[int]],
+    prompt_ids: Sequence[Sequence[int]],
     groups: Sequence[Sequence[Completion]],
     sampling: SamplingLike,
 ) -> float:
@@ -34,7 +34,7 @@ def mismatch(
     """
     step = max(1, len(groups) // MAX_COMPLETIONS)
     indices = list(range(0, len(groups), step))[:MAX_COMPLETIONS]
-    values = [_k3(policy, encoded[index], groups[index][0], sampling) for index in indices]
+    values = [_k3(policy, prompt_ids[index], groups[index][0], sampling) for index in indices]
     return torch.cat(values).mean().item() if values else 0.0
 
 

@@ -34,8 +34,8 @@ class FoundCall(NamedTuple):
 class Frame(NamedTuple):
     """The text around an answer. It is written by the trainer, so control tokens in it are intended."""
 
-    before: str
-    after: str
+    prefix: str
+    suffix: str
 
 
 class CallForm(Protocol):

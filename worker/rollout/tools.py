@@ -82,12 +82,14 @@ class Toolbox:
         for sandbox in self._sandboxes:
             sandbox.close()
 
-    def _answer_timed(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
+    def _answer_timed(
+        self, call: ToolCall, prompt: Prompt, free_sandboxes: "SimpleQueue[Sandbox]"
+    ) -> ToolAnswer:
         started_at = time.perf_counter()
-        answer = self._answer(call, prompt, free)
+        answer = self._answer(call, prompt, free_sandboxes)
         return answer._replace(seconds=time.perf_counter() - started_at)
 
-    def _answer(self, call: ToolCall, prompt: Prompt, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
+    def _answer(self, call: ToolCall, prompt: Prompt, free_sandboxes: "SimpleQueue[Sandbox]") -> ToolAnswer:
         if call.problem or len(call.text) > MAX_CALL_CHARACTERS:
             return ToolAnswer(f"error: {call.problem or 'the call is too long'}", "failed")
         tool = next((name for name in self.config.tools if name == call.tool), None)
@@ -97,7 +99,7 @@ class Toolbox:
             case "lookup":
                 return _answer_lookup(call.text, prompt.columns.get(self.config.lookup_field))
             case "python":
-                return self._run(call.text, free)
+                return self._run(call.text, free_sandboxes)
             case None:
                 tool_names = ", ".join(self.config.tools)
                 return ToolAnswer(
@@ -106,9 +108,9 @@ class Toolbox:
             case _:
                 assert_never(tool)
 
-    def _run(self, program: str, free: "SimpleQueue[Sandbox]") -> ToolAnswer:
+    def _run(self, program: str, free_sandboxes: "SimpleQueue[Sandbox]") -> ToolAnswer:
         """Run a program. The sandbox kills programs that hang, print too much or attack."""
-        sandbox, seconds = free.get(), self.config.timeout_seconds
+        sandbox, seconds = free_sandboxes.get(), self.config.timeout_seconds
         try:
             outcome = sandbox.run_operation(
                 "interpret",
@@ -126,7 +128,7 @@ class Toolbox:
         except (SandboxError, ValueError):
             return ToolAnswer("error: the program was ended by the sandbox", "killed")
         finally:
-            free.put(sandbox)
+            free_sandboxes.put(sandbox)
         return _answer_program(output, code)
 
 

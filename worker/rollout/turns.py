@@ -53,18 +53,20 @@ class Episode:
         return self.limit - len(self.ids)
 
     @property
-    def answered(self) -> int:
+    def answered_calls(self) -> int:
         """Number of calls that have been answered."""
         return sum(turn.outcome != UNANSWERED for turn in self.turns)
 
-    def write(self, written: Completion, count: int) -> None:
+    def write(self, completion: Completion, count: int) -> None:
         """Append the first `count` tokens of the policy's new text."""
-        entropies = np.zeros(len(written), np.float32) if written.entropies is None else written.entropies
-        self.ids += written.ids[:count].tolist()
-        self.logprobs.append(written.sampler_logprobs[:count])
+        entropies = (
+            np.zeros(len(completion), np.float32) if completion.entropies is None else completion.entropies
+        )
+        self.ids += completion.ids[:count].tolist()
+        self.logprobs.append(completion.sampler_logprobs[:count])
         self.entropies.append(entropies[:count])
         self.generated += [True] * count
-        self.version = written.version
+        self.version = completion.version
 
     def observe(self, ids: Sequence[int]) -> None:
         """Append an observation. Its sampler values are 0, because the policy did not sample it."""
@@ -83,7 +85,7 @@ class TakesTurns(Protocol):
         """Raise EnvironmentFailed, before the first step, if tools or environment cannot work."""
         ...
 
-    def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+    def prepare_prompts(self, prompts: Sequence[Prompt]) -> list[Prompt]:
         """Return the prompts with the description of the environment for the policy."""
         ...
 
@@ -151,22 +153,22 @@ class TurnTaking:
             ends_here = not self.form.ends_turn or stopped
             call = self._call(episode, turn_ids) if ends_here else None
             if call is not None and not self.form.ends_turn:
-                found_at = episode.turn_start + _tokens_until(self._pieces(turn_ids), call.end)
+                found_at = episode.turn_start + _tokens_until(self._token_strings(turn_ids), call.end)
                 count, stopped = max(0, found_at - len(episode.ids)), False
             episode.write(completion, count)
             episode.call, episode.stopped = call, stopped
             at_end = episode.room <= 0 or (stopped and call is None)
             episode.is_over = at_end and call is None
 
-    def _call(self, episode: Episode, new: list[int]) -> FoundCall | None:
+    def _call(self, episode: Episode, turn_ids: list[int]) -> FoundCall | None:
         """Return the call that this turn makes, if any. After the last turn, a call is only recorded."""
         if any(turn.outcome == UNANSWERED for turn in episode.turns):
             return None
-        return self.form.find("".join(self._pieces(new)))
+        return self.form.find("".join(self._token_strings(turn_ids)))
 
     def _make_turn(self, episode: Episode, call: FoundCall) -> Turn:
         """Return the unanswered turn of a call, with its position."""
-        token_strings = self._pieces(episode.ids[episode.turn_start :])
+        token_strings = self._token_strings(episode.ids[episode.turn_start :])
         first, end = (episode.turn_start + index for index in _span(token_strings, call))
         position = len(episode.ids)
         return Turn(call.call.tool or "?", UNANSWERED, 0.0, (first, end), (position, position))
@@ -189,7 +191,7 @@ class TurnTaking:
         return True
 
     def _completion(self, episode: Episode, result: EpisodeResult | None = None) -> Completion:
-        token_strings = self._pieces(episode.ids)
+        token_strings = self._token_strings(episode.ids)
         is_plain = all(episode.generated)
         return Completion(
             ids=np.array(episode.ids, np.int64),
@@ -205,8 +207,8 @@ class TurnTaking:
             episode=result,
         )
 
-    def _pieces(self, ids: list[int]) -> tuple[str, ...]:
-        return self.policy.token_texts.pieces(ids)
+    def _token_strings(self, ids: list[int]) -> tuple[str, ...]:
+        return self.policy.token_texts.decode_each(ids)
 
 
 def require_call(call: FoundCall | None) -> FoundCall:
@@ -227,19 +229,19 @@ def round_generator(seed: int, number: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:7]))
 
 
-def _tokens_until(pieces: Sequence[str], end: int) -> int:
+def _tokens_until(token_strings: Sequence[str], end: int) -> int:
     """Return the number of tokens that contain the first `end` characters."""
     total = 0
-    for count, token_string in enumerate(pieces, start=1):
+    for count, token_string in enumerate(token_strings, start=1):
         total += len(token_string)
         if total >= end:
             return count
-    return len(pieces)
+    return len(token_strings)
 
 
-def _span(pieces: Sequence[str], call: FoundCall) -> tuple[int, int]:
+def _span(token_strings: Sequence[str], call: FoundCall) -> tuple[int, int]:
     """Return the index of a call's first token and the index after its last token."""
-    return max(0, _tokens_until(pieces, call.start + 1) - 1), _tokens_until(pieces, call.end)
+    return max(0, _tokens_until(token_strings, call.start + 1) - 1), _tokens_until(token_strings, call.end)
 
 
 def _marked_ids(policy: Policy, marks: Sequence[str]) -> list[int]:

@@ -146,10 +146,10 @@ class VllmProcess:
 
     def _check_start(self, deadline: float, seconds: float) -> None:
         if not self.is_running():
-            raise EngineFailed(f"vLLM did not start: {self.last_words()}")
+            raise EngineFailed(f"vLLM did not start: {self.failure_reason()}")
         if time.monotonic() > deadline:
             message = f"vLLM did not start within {seconds:g} s (sampling.engine.start_seconds)"
-            raise EngineFailed(f"{message}: {self.last_words()}")
+            raise EngineFailed(f"{message}: {self.failure_reason()}")
 
     def _is_well(self, client: httpx2.Client) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as unix_socket:
@@ -163,7 +163,7 @@ class VllmProcess:
                 return response.status_code == httpx2.codes.OK  # the body is not needed
         return False
 
-    def last_words(self) -> str:
+    def failure_reason(self) -> str:
         """Return the reason of the failure: the first and the last error printed, or the last line."""
         if not self.is_running():
             self._reader.join(END_SECONDS)  # the output is read to its end

@@ -150,14 +150,14 @@ def _probe_findings(report: CheckReport) -> Iterator[CheckFinding]:
         yield CheckFinding(level="good", text=text)
 
 
-def _probe_finding(report: CheckReport, probe: RewardProbe) -> CheckFinding | None:
-    if probe.reward is None or report.reward is None:
+def _probe_finding(report: CheckReport, reward_probe: RewardProbe) -> CheckFinding | None:
+    if reward_probe.reward is None or report.reward is None:
         return None
-    earns = f"{probe.title} earns {probe.reward:.3g}"
-    if report.reward_right is not None and probe.reward > report.reward_right - REWARD_TOLERANCE:
+    earns = f"{reward_probe.title} earns {reward_probe.reward:.3g}"
+    if report.reward_right is not None and reward_probe.reward > report.reward_right - REWARD_TOLERANCE:
         comparison = f"no less than a right answer ({report.reward_right:.3g})"
         return CheckFinding(level="bad", text=f"{earns}, {comparison}: the reward can be had for nothing.")
-    if probe.reward > report.reward + REWARD_TOLERANCE:
+    if reward_probe.reward > report.reward + REWARD_TOLERANCE:
         text = (
             f"{earns}, more than an average attempt ({report.reward:.3g}): the policy may learn that first."
         )

@@ -45,7 +45,7 @@ class KlControl:
         self.knob = objective.kl
         self.is_sum = objective.kl_is_sum
         self.factor = 1.0
-        self.seen = MeasuredValues()
+        self.measured_values = MeasuredValues()
 
     @property
     def parts(self) -> dict[str, Stateful]:
@@ -72,14 +72,14 @@ class KlControl:
 
     def observe(self, k3: Tensor, mask: Tensor) -> None:
         """Record the KL (B, T) of completions of the step."""
-        self.seen.add(k3, mask)
+        self.measured_values.add(k3, mask)
 
     def move(self) -> None:
         """Adjust the factor by the mean KL since the last call, in nats per token or per completion.
 
         Nothing changes if there was no measurement, or if the mean is not finite.
         """
-        measurements, self.seen = self.seen, MeasuredValues()
+        measurements, self.measured_values = self.measured_values, MeasuredValues()
         measured_kl = measurements.mean(per_completion=self.is_sum)
         if isinstance(self.knob, knobs.NoKl) or measured_kl is None:
             return
@@ -118,7 +118,7 @@ class EntropyControl:
     def __init__(self, objective: Objective) -> None:
         self.knob = objective.entropy
         self.coef = self.knob.coef if isinstance(self.knob, knobs.AdaptiveEntropy) else 0.0
-        self.seen = MeasuredValues()
+        self.measured_values = MeasuredValues()
 
     @property
     def parts(self) -> dict[str, Stateful]:
@@ -140,11 +140,11 @@ class EntropyControl:
 
     def observe(self, entropy: Tensor, mask: Tensor) -> None:
         """Record the entropies (B, T) of completions that update the policy."""
-        self.seen.add(entropy, mask)
+        self.measured_values.add(entropy, mask)
 
     def move(self) -> None:
         """Adjust the weight by the mean entropy since the last call, if a finite one was measured."""
-        measurements, self.seen = self.seen, MeasuredValues()
+        measurements, self.measured_values = self.measured_values, MeasuredValues()
         mean = measurements.mean()
         if isinstance(self.knob, knobs.AdaptiveEntropy) and mean is not None:
             self.coef = entropies.next_coefficient(

@@ -40,7 +40,7 @@ class CriticStep:
     knob: knobs.Critic
 
     @classmethod
-    def of(
+    def from_config(
         cls,
         policy: Policy,
         config: RunConfig,

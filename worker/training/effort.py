@@ -89,21 +89,21 @@ def _cut_thoughts(
     return [CutThought(prompt, ids) for (prompt, _), ids in zip(thoughts, token_ids, strict=True)]
 
 
-def _fits(policy: Policy, cut: CutThought, answer_tokens: int) -> bool:
+def _fits(policy: Policy, cut_thought: CutThought, answer_tokens: int) -> bool:
     try:
-        policy.encode(cut.prompt, room=len(cut.ids) + answer_tokens)
+        policy.encode(cut_thought.prompt, room=len(cut_thought.ids) + answer_tokens)
     except InvalidConfig:
         return False
     return True
 
 
 def _pass_rate(
-    policy: Policy, cuts: Sequence[CutThought], scorer: Scorer, *, answer_tokens: int
+    policy: Policy, cut_thoughts: Sequence[CutThought], scorer: Scorer, *, answer_tokens: int
 ) -> float | None:
-    prompts = [cut_thought.prompt for cut_thought in cuts]
+    prompts = [cut_thought.prompt for cut_thought in cut_thoughts]
     decoding = Decoding(answer_tokens, temperature=0.0)
     forced_answers = Sampler(policy).sample(
-        prompts, 1, decoding, torch.Generator(), beginnings=[cut_thought.ids for cut_thought in cuts]
+        prompts, 1, decoding, torch.Generator(), beginnings=[cut_thought.ids for cut_thought in cut_thoughts]
     )
     correctness = scorer.correctness(prompts, [answer.text for [answer] in forced_answers])
     grades = [value for value in correctness if value is not None]

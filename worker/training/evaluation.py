@@ -96,10 +96,10 @@ class Evaluator:
         metrics: Metrics = {}
         groups: tuple[GroupRecord, ...] = ()
         if self._is_held_out_due(step):
-            metrics, groups = self._held_out(step)
+            metrics, groups = self._evaluate_held_out(step)
         accuracy = metrics.get("eval/accuracy")
         for loaded_suite in self._due_suites(step):
-            suite_metrics_by_name, records = self._suite(loaded_suite, step)
+            suite_metrics_by_name, records = self._evaluate_suite(loaded_suite, step)
             metrics, groups = metrics | suite_metrics_by_name, groups + records
         best_by = self.config.checkpointing.best_by
         score = metrics.get(suite_metric(best_by, "accuracy")) if best_by else accuracy
@@ -110,9 +110,9 @@ class Evaluator:
         """Add the description of the environment to every prompt, once."""
         if self.episodes is None or self._is_shown:
             return
-        self.held_out = self.episodes.shown(self.held_out)
+        self.held_out = self.episodes.prepare_prompts(self.held_out)
         self.suites = [
-            replace(loaded_suite, prompts=self.episodes.shown(loaded_suite.prompts))
+            replace(loaded_suite, prompts=self.episodes.prepare_prompts(loaded_suite.prompts))
             for loaded_suite in self.suites
         ]
         self._is_shown = True
@@ -128,7 +128,7 @@ class Evaluator:
             if loaded_suite.suite.is_due(step, last_step=self.config.steps)
         ]
 
-    def _held_out(self, step: int) -> tuple[Metrics, tuple[GroupRecord, ...]]:
+    def _evaluate_held_out(self, step: int) -> tuple[Metrics, tuple[GroupRecord, ...]]:
         evaluation, sampling = self.config.evaluation, self.config.sampling
         decoding = Decoding(
             max_new_tokens=sampling.max_new_tokens,
@@ -146,14 +146,16 @@ class Evaluator:
             metrics |= {} if effort is None else {"eval/effort_auc": effort}
         return metrics, evaluation_records(groups, self.scorer)
 
-    def _suite(self, loaded: LoadedSuite, step: int) -> tuple[Metrics, tuple[GroupRecord, ...]]:
-        suite = loaded.suite
+    def _evaluate_suite(
+        self, loaded_suite: LoadedSuite, step: int
+    ) -> tuple[Metrics, tuple[GroupRecord, ...]]:
+        suite = loaded_suite.suite
         seed = suite_seed(self.config.seed, self.origin_step or step, suite.name)
         generator = torch.Generator().manual_seed(seed)
         sampler = Sampler(self.policy, limit=self._limit, is_unwanted=self._show_life)
         decoding = self._decoding(suite)
-        completions = draw(sampler, self.episodes, loaded.prompts, suite.n, decoding, generator)
-        groups = self.suite_scorer.score(loaded.prompts, completions)
+        completions = draw(sampler, self.episodes, loaded_suite.prompts, suite.n, decoding, generator)
+        groups = self.suite_scorer.score(loaded_suite.prompts, completions)
         metrics = suite_metrics(self._graded(groups), seed=seed) | length_metrics(groups)
         records = evaluation_records(groups, self.suite_scorer, kind=suite.kind)
         return {suite_metric(suite.name, name): value for name, value in metrics.items()}, records
@@ -194,6 +196,6 @@ def length_metrics(groups: Sequence[Group]) -> Metrics:
     """Return the mean length in tokens and the share of completions cut at the length limit."""
     completions = [completion for group in groups for completion in group.completions]
     return {
-        "length_mean": fmean(completion.written for completion in completions),
+        "length_mean": fmean(completion.written_tokens for completion in completions),
         "truncated_frac": fmean(completion.is_truncated for completion in completions),
     }

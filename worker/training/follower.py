@@ -118,13 +118,17 @@ class Follower:
         """Update the state that changes once per step."""
         self.replica.learner.end_step()
 
-    def restore(self, restored: RestoredCheckpoint) -> None:
+    def restore(self, restored_checkpoint: RestoredCheckpoint) -> None:
         """Load the state of a checkpoint that rank 0 has chosen and verified."""
         restored_parts = {
-            name: stateful for name, stateful in self.replica.parts.items() if name in restored.parts
+            name: stateful
+            for name, stateful in self.replica.parts.items()
+            if name in restored_checkpoint.parts
         }
-        load_checkpoint(restored.directory, self.replica.policy, restored_parts, fitting=restored_parts)
-        self.replica.settle(restored)
+        load_checkpoint(
+            restored_checkpoint.directory, self.replica.policy, restored_parts, fitting_names=restored_parts
+        )
+        self.replica.settle(restored_checkpoint)
 
     def gather(self, state_name: str) -> None:
         """Send this rank's part of an optimizer's state to rank 0."""

@@ -77,7 +77,7 @@ class LaunchCheck:
         stopping: threading.Event,
     ) -> None:
         self.config, self.recorder, self.stopping = config, recorder, stopping
-        self.started = time.perf_counter()
+        self.started_at = time.perf_counter()
         self.policy = load_policy(config.policy, settings, device=device)
         check_decoder(self.policy, name=config.policy.name)
         checkpoints.take_weights(self.policy)
@@ -147,7 +147,7 @@ class LaunchCheck:
         if self.episodes is None:
             return self._score_groups(prompts, self._completions(policy, prompts, count))
         self.episodes.check()
-        shown_prompts = self.episodes.shown(prompts)
+        shown_prompts = self.episodes.prepare_prompts(prompts)
         sampler = Sampler(policy, is_unwanted=self._is_unwanted)
         generator = torch.Generator().manual_seed(self.config.seed)
         completions = self.episodes.sample(sampler, shown_prompts, count, self.config.sampling, generator)
@@ -245,7 +245,7 @@ class LaunchCheck:
             | useful_metrics
             | {
                 "tokens/total": collected.tokens,
-                "time/wall_seconds": time.perf_counter() - self.started,
+                "time/wall_seconds": time.perf_counter() - self.started_at,
                 "memory/peak_bytes": peak_bytes(self.policy.model.device),
             }
         )
@@ -300,7 +300,7 @@ def box_answer(answer: str) -> str:
     return f"\\boxed{{{answer}}}"
 
 
-def ten_answers(right: str, candidates: Sequence[str]) -> list[str]:
+def ten_answers(correct_answer: str, candidates: Sequence[str]) -> list[str]:
     """Return the right answer and nine wrong ones: answers of other prompts if they differ, else numbers."""
     other_answers = dict.fromkeys([*candidates, *map(str, range(10))])
-    return [right, *(answer for answer in other_answers if answer != right)][:10]
+    return [correct_answer, *(answer for answer in other_answers if answer != correct_answer)][:10]

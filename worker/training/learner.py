@@ -78,15 +78,15 @@ class Baseline:
     """Moving reward average that the `ema` baseline subtracts; 0 with any other baseline."""
 
     average: float = 0.0
-    seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    step_rewards: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     """Rewards of the step so far, with masks of the scored completions."""
 
     def move(self, advantage: knobs.Advantage) -> None:
         """Update the average with the rewards of the whole step."""
-        if isinstance(advantage, knobs.MovingAverage) and self.seen:
-            rewards, has_reward = (torch.cat(tensors) for tensors in zip(*self.seen, strict=True))
+        if isinstance(advantage, knobs.MovingAverage) and self.step_rewards:
+            rewards, has_reward = (torch.cat(tensors) for tensors in zip(*self.step_rewards, strict=True))
             self.average = moving_average(self.average, rewards, has_reward, decay=advantage.decay)
-        self.seen.clear()
+        self.step_rewards.clear()
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
@@ -111,16 +111,16 @@ class Learner:
         optimizer: PolicyOptimizer,
         reference: Policy | None,
         *,
-        lull: Callable[[], AbstractContextManager[None]] = nullcontext,
+        allow_writes: Callable[[], AbstractContextManager[None]] = nullcontext,
         shards: ShardedModel | None = None,
         announce_critic: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the learner.
 
-        The context `lull` is entered while gradients are computed, because that runs outside the interpreter.
-        With `shards` of the policy, every rank calls the same methods with the same arguments.
+        The context `allow_writes` is entered while gradients are computed, because that runs outside the
+        interpreter. With `shards` of the policy, every rank calls the same methods with the same arguments.
         """
-        self.config, self.policy, self.optimizer, self.lull = config, policy, optimizer, lull
+        self.config, self.policy, self.optimizer, self.allow_writes = config, policy, optimizer, allow_writes
         self.baseline = Baseline()
         self.history = PromptHistory()
         self.kl = KlControl(config.objective)
@@ -135,7 +135,7 @@ class Learner:
         self.microbatches = Microbatches(
             config.resources, is_packed=is_packed(policy.model), ranks=self.ranks.ranks
         )
-        self.critic_step = CriticStep.of(policy, config, self.microbatches, announce_critic)
+        self.critic_step = CriticStep.from_config(policy, config, self.microbatches, announce_critic)
         if self.critic_step is not None:
             self.parts["critic"] = self.critic_step.critic
         objective = config.objective
@@ -200,7 +200,9 @@ class Learner:
         for _ in range(epochs):
             for rows in self._minibatches(groups, generator):
                 device_rows = rows.to(batch.mask.device)
-                minibatch = whiten(batch.rows(device_rows), self.config.objective.advantage, over="minibatch")
+                minibatch = whiten(
+                    batch.rows(device_rows), self.config.objective.advantage, scope="minibatch"
+                )
                 applied_advantages[device_rows] = minibatch.advantages
                 minibatch = choose_covariant_tokens(minibatch, self.config.objective.surrogate, generator)
                 for update in split_updates(minibatch, self.config.objective.token_weight):
@@ -240,18 +242,18 @@ class Learner:
         rule, trained, total = self.config.filters, len(collected.trained), len(collected.groups)
         if not isinstance(rule.refill, NoRefill):
             return LossShares()
-        factor = filters.upweight(trained=trained, total=total) if rule.upweight else 1.0
+        factor = filters.upweight(trained_count=trained, total=total) if rule.upweight else 1.0
         tokens = filters.loss_share(
-            trained=self._loss_tokens(collected.training), total=self._loss_tokens(collected.groups)
+            trained_count=self._loss_tokens(collected.training), total=self._loss_tokens(collected.groups)
         )
-        return LossShares(filters.loss_share(trained=trained, total=total) * factor, tokens * factor)
+        return LossShares(filters.loss_share(trained_count=trained, total=total) * factor, tokens * factor)
 
     def _loss_tokens(self, groups: Iterable[Group]) -> int:
         """Return the number of tokens that the loss of these groups may use."""
         completions = [completion for group in groups for completion in group.completions]
         masks_truncated = isinstance(self.config.length.truncated, MaskTruncated)
         return sum(
-            completion.written
+            completion.written_tokens
             for completion in completions
             if not (masks_truncated and completion.is_truncated)
         )
@@ -326,7 +328,7 @@ class Learner:
         advantage = self.config.objective.advantage
         if isinstance(advantage, knobs.Critic | knobs.OptimalTokenBaseline):
             raise TypeError(f"{advantage.type} judges tokens")
-        self.baseline.seen.append((rewards, scored))
+        self.baseline.step_rewards.append((rewards, scored))
         if isinstance(advantage.scale, knobs.Sas):
             advantages = self._smooth_advantages(
                 [group.prompt.id for group in groups], rewards, scored, advantage
@@ -342,7 +344,7 @@ class Learner:
                 greedy=greedy_rewards(groups),
             ).advantages
         values = advantages.flatten().float().to(batch.mask.device)
-        return whiten(replace(batch, advantages=values), advantage, over="step")
+        return whiten(replace(batch, advantages=values), advantage, scope="step")
 
     def _smooth_advantages(
         self, prompts: Sequence[str], rewards: Tensor, scored: Tensor, advantage: knobs.RewardAdvantage
@@ -383,8 +385,8 @@ class Learner:
         sums_before = update_stats.sums
         added_values: dict[str, Tensor] = {}
         learning = learning_rows(batch, self.config.objective)
-        rank_rows = self.ranks.own(tokens.rows(rows), learning)
-        recorded_values = self.ranks.begin(
+        rank_rows = self.ranks.local_rows(tokens.rows(rows), learning)
+        recorded_values = self.ranks.open_record(
             step_values := RecordedValues(per_token, added_values, update_stats)
         )
 
@@ -393,16 +395,18 @@ class Learner:
             update_stats.sums = sums_before
             added_values.clear()
 
-        def passes(parts: Sequence[Tensor]) -> float:
+        def passes(row_indices: Sequence[Tensor]) -> float:
             if self.config.updates.rule == "natural_gradient":
-                return self._natural_update(optimizer_batch, parts, recorded_values)
-            rank_microbatches = separate_microbatches([rank_rows[indices] for indices in parts], learning)
+                return self._natural_update(optimizer_batch, row_indices, recorded_values)
+            rank_microbatches = separate_microbatches(
+                [rank_rows[indices] for indices in row_indices], learning
+            )
             passes_that_learn = sum(microbatch.learns for microbatch in rank_microbatches)
             missing_passes = self.ranks.ranks.limit(passes_that_learn) - passes_that_learn
             for pass_loss in self._passes(optimizer_batch, rank_microbatches, recorded_values):
                 if not pass_loss.loss.requires_grad:
                     continue
-                with self.lull():
+                with self.allow_writes():
                     pass_loss.loss.backward()
                 self.optimizer.take_gradients()
             self.ranks.keep_up(tokens, missing_passes, self.optimizer.take_gradients, self.temperature)
@@ -419,38 +423,45 @@ class Learner:
         return norm
 
     def _passes(
-        self, chosen: OptimizerBatch, parts: Sequence[MicroBatch], seen: RecordedValues | None
+        self,
+        optimizer_batch: OptimizerBatch,
+        microbatches: Sequence[MicroBatch],
+        recorded_values: RecordedValues | None,
     ) -> Iterator[PolicyLoss]:
         return loss_passes(
             self.ranks.score,
-            chosen,
-            parts,
+            optimizer_batch,
+            microbatches,
             self.config.objective,
             temperature=self.temperature,
-            seen=seen,
-            silent=self.ranks.silent,
+            recorded_values=recorded_values,
+            score_without_gradient=self.ranks.score_without_gradient,
         )
 
-    def _natural_update(self, chosen: OptimizerBatch, parts: Sequence[Tensor], seen: RecordedValues) -> float:
+    def _natural_update(
+        self, optimizer_batch: OptimizerBatch, row_indices: Sequence[Tensor], recorded_values: RecordedValues
+    ) -> float:
         """Take one step inside the trust region. Only the first pass over the tokens is recorded."""
-        pending_record = [seen]
+        pending_record = [recorded_values]
 
         def surrogate() -> Iterator[Tensor]:
             pass_record = pending_record.pop() if pending_record else None
-            for pass_loss in self._passes(chosen, [MicroBatch(indices) for indices in parts], pass_record):
+            for pass_loss in self._passes(
+                optimizer_batch, [MicroBatch(indices) for indices in row_indices], pass_record
+            ):
                 yield -pass_loss.loss
 
         step = trust_region_step(
             self.policy.model,
-            chosen.tokens.rows(chosen.rows),
-            chosen.batch.mask,
+            optimizer_batch.tokens.rows(optimizer_batch.rows),
+            optimizer_batch.batch.mask,
             surrogate,
             temperature=self.temperature,
             trust=self.config.updates.trust,
-            parts=parts,
+            row_indices=row_indices,
         )
-        seen.update_stats.sums += step_metrics(step)
-        seen.update_stats.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
+        recorded_values.update_stats.sums += step_metrics(step)
+        recorded_values.update_stats.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
         return step.grad_norm
 
     def _denominators(self, batch: PolicyBatch, shares: LossShares) -> Denominators:
@@ -463,5 +474,5 @@ class Learner:
             loss_share=shares.groups,
             token_share=shares.tokens,
             correct=batch.correct,
-            accepted=accepted_completions(batch, objective),
+            is_accepted=accepted_completions(batch, objective),
         )

@@ -150,30 +150,36 @@ class NodeGroup:
             for seat in self.seats[1:]:
                 self._judge(seat, seat_by_rank.get(seat.rank), beat_by_rank)
 
-    def _judge(self, seat: Seat, now: Seat | None, seen: dict[int, tuple[float, float]]) -> None:
-        if now is None or now.worker_id != seat.worker_id:
+    def _judge(
+        self, seat: Seat, current_seat: Seat | None, beat_by_rank: dict[int, tuple[float, float]]
+    ) -> None:
+        if current_seat is None or current_seat.worker_id != seat.worker_id:
             self._end(f"{seat.title} was lost", is_own_fault=False)
             return
-        answer = now.answer_to(self.run_id, self.attempt)
+        answer = current_seat.answer_to(self.run_id, self.attempt)
         if answer and answer.state == "ended":
-            self._end(f"{seat.title}: {answer.reason}", is_own_fault=answer.is_own_fault, of=(seat, answer))
+            self._end(
+                f"{seat.title}: {answer.reason}", is_own_fault=answer.is_own_fault, seat_answer=(seat, answer)
+            )
         if answer and answer.state == "leaving" and not self.stopping.is_set():
             logger.info("%s was asked to end: the run goes back to the queue", seat.title)
             self.stopping.set()
-        beat, beat_at = seen.get(seat.rank, (-1.0, 0.0))
-        if beat != now.seen_at:
-            seen[seat.rank] = (now.seen_at, time.monotonic())
+        beat, beat_at = beat_by_rank.get(seat.rank, (-1.0, 0.0))
+        if beat != current_seat.seen_at:
+            beat_by_rank[seat.rank] = (current_seat.seen_at, time.monotonic())
             return
         limit = BROKEN_SECONDS if self._is_broken.is_set() else MAX_SILENT_SECONDS
         if time.monotonic() - beat_at > limit:
             self._end(f"{seat.title} was lost", is_own_fault=False)
 
-    def _end(self, reason: str, *, is_own_fault: bool, of: tuple[Seat, Answer] | None = None) -> None:
+    def _end(
+        self, reason: str, *, is_own_fault: bool, seat_answer: tuple[Seat, Answer] | None = None
+    ) -> None:
         """End this process, and print the last output of the node's ranks to the run's log."""
         if self._is_over.wait(REPORT_GRACE_SECONDS if is_own_fault else 0):
             return
-        if of is not None:
-            repeat_output(*of)
+        if seat_answer is not None:
+            repeat_output(*seat_answer)
         failed = {
             "reason": redact(reason)[:REASON_CHARACTERS],
             "kind": "exception" if is_own_fault else "lost",

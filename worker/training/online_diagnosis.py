@@ -85,11 +85,15 @@ class OnlineDiagnosis:
             return None
 
 
-def _new_onsets(told: list[News], now: Diagnosis) -> dict[KeptFor, Interval]:
+def _new_onsets(changes: list[News], diagnosis: Diagnosis) -> dict[KeptFor, Interval]:
     """Return the onset of a new verdict, and the earliest onset of all warnings if there is a new one."""
     onsets: dict[KeptFor, Interval] = {
-        change.kind: change.onset for change in told if change.kind == "verdict" and change.onset is not None
+        change.kind: change.onset
+        for change in changes
+        if change.kind == "verdict" and change.onset is not None
     }
-    if any(change.kind == "warning" for change in told):
-        onsets["warning"] = min((warning.onset for warning in now.warnings), key=lambda onset: onset.healthy)
+    if any(change.kind == "warning" for change in changes):
+        onsets["warning"] = min(
+            (warning.onset for warning in diagnosis.warnings), key=lambda onset: onset.healthy
+        )
     return onsets

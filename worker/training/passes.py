@@ -23,7 +23,7 @@ class RecordedValues(NamedTuple):
 
     per_token: dict[str, Tensor]
     """Values (B, T) of the step, at the last update of each token."""
-    added: dict[str, Tensor]
+    contributions: dict[str, Tensor]
     """Contributions (B, T) to this update's loss, dropped when it is repeated with less memory."""
     update_stats: UpdateStats
 
@@ -48,11 +48,11 @@ def learning_rows(batch: PolicyBatch, objective: Objective) -> Tensor:
     return torch.isin(batch.group_index, groups).cpu()
 
 
-def separate_microbatches(parts: Sequence[Tensor], learning: Tensor) -> list[MicroBatch]:
+def separate_microbatches(row_indices: Sequence[Tensor], is_learning: Tensor) -> list[MicroBatch]:
     """Separate the micro-batches in which no row learns from those in which all rows learn."""
     microbatches = [
-        MicroBatch(indices[learning[indices] == learns], learns)
-        for indices in parts
+        MicroBatch(indices[is_learning[indices] == learns], learns)
+        for indices in row_indices
         for learns in (True, False)
     ]
     return [microbatch for microbatch in microbatches if len(microbatch.rows)]
@@ -77,21 +77,22 @@ Score = Callable[..., Routed]
 def loss_passes(
     score: Score,
     optimizer_batch: OptimizerBatch,
-    parts: Sequence[MicroBatch],
+    microbatches: Sequence[MicroBatch],
     objective: Objective,
     *,
     temperature: float,
-    seen: RecordedValues | None = None,
-    silent: Score | None = None,
+    recorded_values: RecordedValues | None = None,
+    score_without_gradient: Score | None = None,
 ) -> Iterator[PolicyLoss]:
-    """Yield the loss of each micro-batch under the current weights, and record statistics in `seen` if given.
+    """Yield the loss of each micro-batch under the current weights, and record statistics in
+    `recorded_values` if given.
 
-    `silent` scores the micro-batches that do not learn, if these need another model.
+    `score_without_gradient` scores the micro-batches that do not learn, if these need another model.
     """
-    for rows, learns in parts:
+    for rows, learns in microbatches:
         device_rows = rows.to(optimizer_batch.batch.mask.device)
         with torch.set_grad_enabled(learns):
-            token_scores, router_logprobs, experts = (score if learns else silent or score)(
+            token_scores, router_logprobs, experts = (score if learns else score_without_gradient or score)(
                 optimizer_batch.tokens.rows(optimizer_batch.rows[rows]),
                 temperature=temperature,
                 entropy_gradient=objective.needs_entropy_gradient,
@@ -108,11 +109,13 @@ def loss_passes(
                 entropy=token_scores.entropy,
             )
         yield pass_loss
-        if seen is not None:
-            seen.update_stats.sums += pass_loss.metrics
-            seen.update_stats.sums += router_metrics(inputs, experts)
+        if recorded_values is not None:
+            recorded_values.update_stats.sums += pass_loss.metrics
+            recorded_values.update_stats.sums += router_metrics(inputs, experts)
             if optimizer_batch.tokens.sampling_masks:
-                seen.update_stats.sums += _kept_mass(token_scores, optimizer_batch.batch.mask[device_rows])
+                recorded_values.update_stats.sums += _kept_mass(
+                    token_scores, optimizer_batch.batch.mask[device_rows]
+                )
             values = (
                 pass_loss.per_token
                 | choice_values(inputs)
@@ -120,9 +123,14 @@ def loss_passes(
             )
             if objective.entropy.type != "none":
                 values["policy_entropy"] = token_scores.entropy.detach()
-            keep_tokens(seen.per_token, values, optimizer_batch.rows[rows], optimizer_batch.tokens.mask.shape)
             keep_tokens(
-                seen.added,
+                recorded_values.per_token,
+                values,
+                optimizer_batch.rows[rows],
+                optimizer_batch.tokens.mask.shape,
+            )
+            keep_tokens(
+                recorded_values.contributions,
                 pass_loss.contributions,
                 optimizer_batch.rows[rows],
                 optimizer_batch.tokens.mask.shape,

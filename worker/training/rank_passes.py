@@ -29,39 +29,41 @@ class RankPasses:
         return ALONE if self.shards is None else self.shards.ranks
 
     @property
-    def silent(self) -> Score:
+    def score_without_gradient(self) -> Score:
         """A function that scores rows without gradient, on each rank separately with the whole model."""
         return partial(routed_logprobs, self.policy.model)
 
     @property
     def score(self) -> Score:
         """A function that scores the rows that learn. All ranks call it together."""
-        return self.silent if self.shards is None else self.shards
+        return self.score_without_gradient if self.shards is None else self.shards
 
-    def own(self, tokens: TokenBatch, learning: Tensor) -> Tensor:
+    def local_rows(self, tokens: TokenBatch, is_learning: Tensor) -> Tensor:
         """Return the rows of this rank: its share of the rows that learn and of the other rows."""
         if self.ranks.is_alone:
             return torch.arange(len(tokens))
         sizes = tokens.lengths + tokens.prompt_lengths
-        kinds = [(learning == learns).nonzero().flatten() for learns in (True, False)]
-        return torch.cat([rows[self.ranks.own(sizes[rows])] for rows in kinds])
+        kinds = [(is_learning == learns).nonzero().flatten() for learns in (True, False)]
+        return torch.cat([rows[self.ranks.local_rows(sizes[rows])] for rows in kinds])
 
-    def keep_up(self, tokens: TokenBatch, missing: int, take: Callable[[], None], temperature: float) -> None:
+    def keep_up(
+        self, tokens: TokenBatch, pass_count: int, take_gradients: Callable[[], None], temperature: float
+    ) -> None:
         """Run passes with gradient 0 to match the number of passes of the other ranks."""
-        for _ in range(missing):
+        for _ in range(pass_count):
             token_scores = self.score(tokens.rows(slice(1)), temperature=temperature).scored
             (token_scores.logprobs.sum() * 0).backward()
-            take()
+            take_gradients()
 
-    def begin(self, seen: RecordedValues) -> RecordedValues:
+    def open_record(self, step_values: RecordedValues) -> RecordedValues:
         """Return the record for the passes of this rank."""
-        return seen if self.ranks.is_alone else RecordedValues({}, {}, UpdateStats())
+        return step_values if self.ranks.is_alone else RecordedValues({}, {}, UpdateStats())
 
     def join(
         self,
-        mine: RecordedValues,
+        rank_values: RecordedValues,
         rows: Tensor,
-        seen: RecordedValues,
+        step_values: RecordedValues,
         shape: torch.Size,
         device: torch.device,
     ) -> None:
@@ -69,10 +71,10 @@ class RankPasses:
         if self.ranks.is_alone:
             return
         values, contributions_by_name = (
-            {name: value[rows] for name, value in by_name.items()} for by_name in mine[:2]
+            {name: value[rows] for name, value in by_name.items()} for by_name in rank_values[:2]
         )
         rank_records = self.ranks.gathered((rows, values, contributions_by_name))
         for rank_rows, per_token, contributions in rank_records:
-            keep_tokens(seen.per_token, per_token, rank_rows, shape)
-            keep_tokens(seen.added, contributions, rank_rows, shape)
-        seen.update_stats.sums += self.ranks.merged(mine.update_stats.sums).to(device)
+            keep_tokens(step_values.per_token, per_token, rank_rows, shape)
+            keep_tokens(step_values.contributions, contributions, rank_rows, shape)
+        step_values.update_stats.sums += self.ranks.merged(rank_values.update_stats.sums).to(device)

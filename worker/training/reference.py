@@ -61,10 +61,12 @@ class ReferenceUpdates:
         self.follows = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
         """Names of the weights in which policy and reference may differ."""
         # With an adapter, only the base is checked; the reference's adapter is stored.
-        self.loaded = policy.base_sha256 or ("" if reference is None else digest_weights(self._weights()))
-        self.best = -1.0
+        self.loaded_sha256 = policy.base_sha256 or (
+            "" if reference is None else digest_weights(self._weights())
+        )
+        self.best_accuracy = -1.0
         self.last = -1.0
-        self.waited = 0
+        self.waited_evaluations = 0
 
     @property
     def parts(self) -> dict[str, Stateful]:
@@ -75,8 +77,8 @@ class ReferenceUpdates:
         """Record the accuracy of an evaluation."""
         if accuracy is None:
             return
-        self.waited = 0 if accuracy > self.best else self.waited + 1
-        self.best, self.last = max(self.best, accuracy), accuracy
+        self.waited_evaluations = 0 if accuracy > self.best_accuracy else self.waited_evaluations + 1
+        self.best_accuracy, self.last = max(self.best_accuracy, accuracy), accuracy
 
     def after_step(self, step: int) -> str:
         """Update the reference if it is due, and return a description of the update, else ""."""
@@ -88,15 +90,15 @@ class ReferenceUpdates:
             case knobs.EveryN(n=n, reset_optimizer=reset):
                 return self._replace(reset=reset) if step % n == 0 else ""
             case knobs.OnStagnation(patience=patience, reset_optimizer=reset):
-                return self._replace(reset=reset) if self.waited >= patience else ""
+                return self._replace(reset=reset) if self.waited_evaluations >= patience else ""
             case knobs.EmaReference(alpha=alpha, n=n):
                 return self._drawn_nearer(alpha) if step % n == 0 else ""
             case _:
                 assert_never(self.knob)
 
     def _replace(self, *, reset: bool) -> str:
-        waited, best = self.waited, self.best
-        self.waited, self.best = 0, self.last
+        waited, best = self.waited_evaluations, self.best_accuracy
+        self.waited_evaluations, self.best_accuracy = 0, self.last
         self._write(dict(self.policy.model.named_parameters()))
         if reset:
             self.optimizer.reset()
@@ -130,7 +132,12 @@ class ReferenceUpdates:
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
-        return {"best": self.best, "last": self.last, "waited": self.waited, "loaded": self.loaded}
+        return {
+            "best": self.best_accuracy,
+            "last": self.last,
+            "waited": self.waited_evaluations,
+            "loaded": self.loaded_sha256,
+        }
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the reference's weights by name once they were updated. Adapter weights are always
@@ -141,8 +148,12 @@ class ReferenceUpdates:
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful. Raises ReferenceChanged if the loaded weights differ from the stored digest."""
-        if not tensors and values["loaded"] != self.loaded:
-            raise ReferenceChanged(values["loaded"], self.loaded)
-        self.best, self.last, self.waited = values["best"], values["last"], values["waited"]
+        if not tensors and values["loaded"] != self.loaded_sha256:
+            raise ReferenceChanged(values["loaded"], self.loaded_sha256)
+        self.best_accuracy, self.last, self.waited_evaluations = (
+            values["best"],
+            values["last"],
+            values["waited"],
+        )
         if tensors:
             self._write(tensors)

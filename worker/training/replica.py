@@ -33,7 +33,7 @@ class Replica:
         *,
         device: str,
         ranks: Ranks = ALONE,
-        lull: Lull = nullcontext,
+        allow_writes: Lull = nullcontext,
     ) -> None:
         """Build the models. Every rank of a run builds them from the same config. Raise InvalidConfig."""
         self.config, self.ranks = config, ranks
@@ -55,7 +55,7 @@ class Replica:
             self.policy,
             self.optimizer,
             reference,
-            lull=lull,
+            allow_writes=allow_writes,
             shards=shards,
             announce_critic=lambda: self.order("gather", state_name="critic"),
         )
@@ -83,7 +83,7 @@ class Replica:
         if not self.ranks.is_alone:
             self.ranks.order({"what": order_name, **knobs})
 
-    def settle(self, restored: RestoredCheckpoint) -> None:
+    def settle(self, restored_checkpoint: RestoredCheckpoint) -> None:
         """Update the shards after weights were restored without the optimizer's state."""
-        if isinstance(self.optimizer, ShardedOptimizer) and "optimizer" not in restored.parts:
+        if isinstance(self.optimizer, ShardedOptimizer) and "optimizer" not in restored_checkpoint.parts:
             self.optimizer.restore({}, {})

@@ -114,7 +114,7 @@ def expected_useful(correctness: Sequence[float]) -> float:
 
 def _length_metrics(groups: Sequence[Group]) -> Metrics:
     completions = [completion for group in groups for completion in group.completions]
-    lengths = [completion.written for completion in completions]
+    lengths = [completion.written_tokens for completion in completions]
     metrics: Metrics = {
         "length/mean": fmean(lengths),
         "length/min": min(lengths),
@@ -138,7 +138,7 @@ def _lengths_by_correctness(groups: Iterable[Group]) -> tuple[list[int], list[in
     for group in groups:
         for completion, value in zip(group.completions, group.correctness, strict=False):
             if value is not None:
-                (correct_lengths if value >= 1 else incorrect_lengths).append(completion.written)
+                (correct_lengths if value >= 1 else incorrect_lengths).append(completion.written_tokens)
     return correct_lengths, incorrect_lengths
 
 
@@ -153,7 +153,7 @@ def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
     accuracy = [fmean(value >= 1 for value in values) for _, values in graded_groups]
     metrics: Metrics = {
         "eval/accuracy": fmean(accuracy),
-        "eval/length_mean": fmean(completion.written for completion in completions),
+        "eval/length_mean": fmean(completion.written_tokens for completion in completions),
         "eval/truncated_frac": fmean(completion.is_truncated for completion in completions),
     }
     domains = sorted({group.prompt.domain for group, _ in graded_groups})

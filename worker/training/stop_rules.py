@@ -42,14 +42,16 @@ def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Met
     return None
 
 
-def apply_rules(rules: Sequence[StopOnDiagnosis], before: Diagnosis | None, now: Diagnosis) -> Outcome | None:
+def apply_rules(
+    rules: Sequence[StopOnDiagnosis], previous_diagnosis: Diagnosis | None, diagnosis: Diagnosis
+) -> Outcome | None:
     """Return the outcome of the first rule that holds now and did not hold at the previous diagnosis.
 
     A run that was paused by a rule therefore continues when it is resumed.
     """
     for rule in rules:
-        reason = _rule_reason(rule, now)
-        if reason and not (before and _rule_reason(rule, before)):
+        reason = _rule_reason(rule, diagnosis)
+        if reason and not (previous_diagnosis and _rule_reason(rule, previous_diagnosis)):
             return Outcome(
                 "paused" if rule.action == "pause" else "stopped", f"stop rule diagnosis: {reason}"
             )

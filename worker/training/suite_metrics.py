@@ -33,16 +33,16 @@ class GradedPrompt(NamedTuple):
     """Answer that each completion votes for, [n], or None if it gives no answer."""
 
 
-def suite_metrics(graded: Sequence[GradedPrompt], *, seed: int) -> Metrics:
+def suite_metrics(graded_prompts: Sequence[GradedPrompt], *, seed: int) -> Metrics:
     """Return accuracy, pass_at_<k> for `passing_ks` and maj_at_<k> for `chosen_ks`, with interval ends.
 
     The ends have the suffixes `_low` and `_high`. The result is empty without prompts. The same seed gives
     the same subsets.
     """
-    if not graded:
+    if not graded_prompts:
         return {}
-    n = max(len(prompt.correct) for prompt in graded)
-    counts = [(len(prompt.correct), sum(prompt.correct)) for prompt in graded]
+    n = max(len(prompt.correct) for prompt in graded_prompts)
+    counts = [(len(prompt.correct), sum(prompt.correct)) for prompt in graded_prompts]
     values: dict[str, Floats] = {
         "accuracy": np.array([correct_count / size for size, correct_count in counts])
     }
@@ -52,10 +52,10 @@ def suite_metrics(graded: Sequence[GradedPrompt], *, seed: int) -> Metrics:
         )
     for k in chosen_ks(n):
         generator = np.random.default_rng([seed, k])
-        values[f"maj_at_{k}"] = np.array([maj_at_k(prompt, k, generator) for prompt in graded])
+        values[f"maj_at_{k}"] = np.array([maj_at_k(prompt, k, generator) for prompt in graded_prompts])
     rows = np.array(list(values.values()))
     intervals = np.transpose(score_intervals(rows))
-    metrics: Metrics = {"prompts": len(graded), "n": n}
+    metrics: Metrics = {"prompts": len(graded_prompts), "n": n}
     for name, mean, interval in zip(values, rows.mean(axis=1), intervals, strict=True):
         metrics[name] = float(mean)
         metrics |= zip(interval_names(name), map(float, interval), strict=True)
@@ -108,11 +108,13 @@ def _share_right(labels: NDArray[np.int64], correct: Floats, answers: int) -> Fl
     return np.bincount(labels, weights=correct, minlength=answers + 1)[:-1] / totals
 
 
-def _majority_means(tallies: NDArray[np.int64], right: Floats) -> Floats:
-    """Return the mean of `right` over the answers with the most votes, [S], for tallies (S, answers)."""
-    largest_tally = tallies.max(axis=1, keepdims=True)
-    wins = (tallies == largest_tally) & (largest_tally > 0)
-    return (wins @ right) / np.maximum(wins.sum(axis=1), 1)
+def _majority_means(vote_counts: NDArray[np.int64], correct_shares: Floats) -> Floats:
+    """Return the mean of `correct_shares` over the answers with the most votes, [S], for tallies (S,
+    answers).
+    """
+    largest_tally = vote_counts.max(axis=1, keepdims=True)
+    wins = (vote_counts == largest_tally) & (largest_tally > 0)
+    return (wins @ correct_shares) / np.maximum(wins.sum(axis=1), 1)
 
 
 def score_intervals(values: Floats) -> tuple[Floats, Floats]:

@@ -21,7 +21,7 @@ def tool_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "tools/used_frac": fmean(bool(completion.turns) for completion in completions),
         "tools/turns": 1 + len(answered_turns) / len(completions),
         "tools/unanswered_frac": fmean(has_unanswered),
-        "tools/observation_frac": 1 - sum(completion.written for completion in completions) / tokens,
+        "tools/observation_frac": 1 - sum(completion.written_tokens for completion in completions) / tokens,
     }
     if answered_turns:
         metrics["tools/failed_frac"] = fmean(turn.outcome not in {"ok", "done"} for turn in answered_turns)

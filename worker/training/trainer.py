@@ -82,7 +82,9 @@ class Trainer:
         self.config, self.recorder, self.checkpoints, self.stopping = config, recorder, checkpoints, stopping
         seed_generators(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
-        self.replica = Replica(config, settings, device=device, ranks=ranks, lull=recorder.lull)
+        self.replica = Replica(
+            config, settings, device=device, ranks=ranks, allow_writes=recorder.allow_writes
+        )
         self.policy, self.optimizer = self.replica.policy, self.replica.optimizer
         self.learner, self.reference = self.replica.learner, self.replica.reference
         self.unpacked = self.replica.unpacked
@@ -206,9 +208,9 @@ class Trainer:
         if self.config.steps == 0:
             self.evaluator.origin_step = self.checkpoints.take_weights(self.policy)
         restored_step = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
-        if restored_step is not None and self.checkpoints.restored is not None:
-            self.replica.settle(self.checkpoints.restored)
-            self.replica.order("restore", restored=self.checkpoints.restored)
+        if restored_step is not None and self.checkpoints.restored_checkpoint is not None:
+            self.replica.settle(self.checkpoints.restored_checkpoint)
+            self.replica.order("restore", restored=self.checkpoints.restored_checkpoint)
         self.learner.microbatches.limit(self.counters.microbatch_tokens)
         self.row_limit.lower(self.counters.sampled_rows)
         self.recorder.begin(-1 if restored_step is None else restored_step)
@@ -233,7 +235,7 @@ class Trainer:
         decision, self.counters.decision = self.counters.decision, None
         if decision is None:
             return None
-        restored, outcome = self.checkpoints.restored, Outcome(*decision)
+        restored, outcome = self.checkpoints.restored_checkpoint, Outcome(*decision)
         attempt = None if restored is None else restored.attempt
         if attempt is None:
             return None
@@ -273,7 +275,7 @@ class Trainer:
             | timing_metrics(collected, update_stats, seconds)
         )
         metrics |= self.engine.take_metrics() | staleness
-        metrics |= {"optim/update_norm": weights.moved()}
+        metrics |= {"optim/update_norm": weights.measure_change()}
         metrics |= self.hardware.utilization(collected, seconds)
         metrics |= signal_budget(collected, update_stats, seconds)
         groups = step_records(collected, update_stats, self.scorer)
@@ -296,7 +298,7 @@ class Trainer:
         self.engine.is_unwanted = self._is_unwanted
         self.engine.sync(self.counters.step, self.policy)
         collected = self._sample_step()
-        self.engine.rest()
+        self.engine.release_memory()
         return collected
 
     def _sample_step(self) -> CollectedGroups:
@@ -420,15 +422,17 @@ class Trainer:
         started_at = time.perf_counter()
         step, accuracy = self.counters.step, self.counters.accuracy
         self.counters.sampled_rows = self.row_limit.rows
-        with nullcontext() if self.ahead is None else self.ahead.held():
+        with nullcontext() if self.ahead is None else self.ahead.freeze_state():
             self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
         self.last_save_seconds = time.perf_counter() - started_at
         if self.last_save_seconds > SLOW_SAVE_SECONDS:
             message = f"the disk is slow: writing a checkpoint took {self.last_save_seconds:.0f} s"
             self._event("checkpoint", "warning", message)
 
-    def _is_due(self, every: int) -> bool:
-        return every > 0 and (self.counters.step % every == 0 or self.counters.step == self.config.steps)
+    def _is_due(self, interval: int) -> bool:
+        return interval > 0 and (
+            self.counters.step % interval == 0 or self.counters.step == self.config.steps
+        )
 
     def _event(self, kind: str, level: str, message: str) -> None:
         self.recorder.event(kind, level, message, step=self.counters.step)

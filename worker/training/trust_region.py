@@ -31,11 +31,11 @@ def trust_region_step(
     *,
     temperature: float,
     trust: TrustRegion,
-    parts: Sequence[Tensor],
+    row_indices: Sequence[Tensor],
 ) -> TrustStep:
     """Increase `surrogate` by a step on the model's weights with bounded mean KL over the tokens of `mask`.
 
-    `parts` holds the rows of each micro-batch.
+    `row_indices` holds the rows of each micro-batch.
 
     Attention is computed without fused kernels, because they have no second derivative.
     """
@@ -50,17 +50,19 @@ def trust_region_step(
         with torch.no_grad():
             distributions = [
                 DistributionsBefore(rows, next_tokens(model, tokens.rows(rows), temperature=temperature))
-                for rows in parts
+                for rows in row_indices
             ]
         weights = [weight for weight in model.parameters() if weight.requires_grad]
-        return natural_step(weights, surrogate, divergence, trust, lean=len(parts) > 1)
+        return natural_step(weights, surrogate, divergence, trust, lean=len(row_indices) > 1)
 
 
-def _kl(before: NextTokens, now: NextTokens, mask: Tensor) -> Tensor:
+def _kl(old_tokens: NextTokens, new_tokens: NextTokens, mask: Tensor) -> Tensor:
     """Return the sum of KL(before, now) over unmasked tokens. Several tokens may share a distribution."""
-    divergences = (before.logprobs.exp() * (before.logprobs - now.logprobs)).sum(dim=-1)  # (M,)
-    rows, columns = before.places
-    return (divergences.index_select(0, before.of_token) * mask[rows, columns]).sum()
+    divergences = (old_tokens.logprobs.exp() * (old_tokens.logprobs - new_tokens.logprobs)).sum(
+        dim=-1
+    )  # (M,)
+    rows, columns = old_tokens.positions
+    return (divergences.index_select(0, old_tokens.state_indices) * mask[rows, columns]).sum()
 
 
 def step_metrics(step: TrustStep) -> MetricSums:

@@ -185,7 +185,7 @@ def _estimate_advantages(objective: Objective, batch: PolicyBatch, request: dict
     advantages = estimate_advantages(rewards, has_reward, advantage, lengths=lengths).advantages
     batch = replace(batch, advantages=advantages.flatten().float())
     for scope in ("step", "minibatch"):
-        batch = whiten(batch, advantage, over=scope)
+        batch = whiten(batch, advantage, scope=scope)
     return batch
 
 
@@ -238,7 +238,7 @@ def _weights(objective: Objective, batch: PolicyBatch, request: dict[str, Any]) 
         loss_share=request["loss_share"],
         token_share=request["token_share"],
         correct=batch.correct,
-        accepted=accepted_completions(batch, objective),
+        is_accepted=accepted_completions(batch, objective),
     )
 
 

@@ -39,16 +39,16 @@ def imperfect_solution(numbers: list[int], random: Random, care: Carelessness) -
     return f"{opening}{','.join(lines)}</think>{final}"
 
 
-def sum_without_carries(left: int, right: int) -> int:
+def sum_without_carries(first: int, second: int) -> int:
     """Return the sum by columns, in which a carry is kept only if it opens a new column.
 
     >>> sum_without_carries(85, 88), sum_without_carries(85, 60)
     (163, 145)
     """
     result, place_value = 0, 1
-    while left >= place_value or right >= place_value:
-        column = left // place_value % 10 + right // place_value % 10
-        is_last = max(left, right) < 10 * place_value
+    while first >= place_value or second >= place_value:
+        column = first // place_value % 10 + second // place_value % 10
+        is_last = max(first, second) < 10 * place_value
         result += (column if is_last else column % 10) * place_value
         place_value *= 10
     return result

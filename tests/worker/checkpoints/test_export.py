@@ -25,7 +25,7 @@ def checkpoint(settings, directory, *, adapter=None, dtype="float32"):
     for weight in weights.values():
         weight.data += 0.05 * torch.randn(weight.shape, generator=generator).to(weight.dtype)
     manifest_fields = {"config": {"policy": {"dtype": dtype}}}
-    return policy, save_checkpoint(directory, policy, {}, step=3, about=manifest_fields)
+    return policy, save_checkpoint(directory, policy, {}, step=3, lineage_fields=manifest_fields)
 
 
 def logits(model):

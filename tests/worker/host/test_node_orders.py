@@ -53,7 +53,7 @@ def group(pair, sessions, claim):
     """The leader's side of an attempt, without waits."""
     seat = NodeSeat(pair[0], sessions, "leader", [CPU_SLOT])
     seat._take()
-    owner_seat = seat.place(0)
+    owner_seat = seat.node_fields(0)
     owner = (claim.run_id, claim.attempt)
     group = NodeGroup(sessions, *owner, pair[0].state, owner_seat, threading.Event(), come_seconds=0.0)
     yield group

@@ -8,7 +8,11 @@ GIGABYTE_BYTES = 10**9
 
 
 def test_a_gpu_that_another_program_fills_is_named():
-    text = gpu_text(GpuMemory(held=6 * GIGABYTE_BYTES, free=GIGABYTE_BYTES // 4, total=80 * GIGABYTE_BYTES))
+    text = gpu_text(
+        GpuMemory(
+            reserved_bytes=6 * GIGABYTE_BYTES, free_bytes=GIGABYTE_BYTES // 4, total_bytes=80 * GIGABYTE_BYTES
+        )
+    )
     assert text == (
         "the trainer held 6.0 GB of the GPU's 80 GB, other processes and CUDA itself 74 GB; 250 MB were free"
     )

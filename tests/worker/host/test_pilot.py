@@ -33,7 +33,7 @@ def test_idle_time_begins_when_the_last_run_ends(monkeypatch):
 
 
 def test_a_busy_pilot_ends_at_its_deadline():
-    pilot = Pilot(PilotLimits(until=time.time() - 1))
+    pilot = Pilot(PilotLimits(end_time=time.time() - 1))
     assert not pilot.may_claim()
     assert "WORKER_UNTIL" in pilot.reason_to_end(is_busy=True)
-    assert Pilot(PilotLimits(until=time.time() + 100)).reason_to_end(is_busy=True) == ""
+    assert Pilot(PilotLimits(end_time=time.time() + 100)).reason_to_end(is_busy=True) == ""

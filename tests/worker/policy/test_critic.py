@@ -82,7 +82,7 @@ def test_the_critic_fits_its_targets(policy, tokens):
 
 def estimate(policy, tokens, *, step, **value):
     config = resolve({"objective": {"advantage": {"type": "critic", "lambda_critic": 0}, "value": value}})
-    critic_step = CriticStep.of(policy, config)
+    critic_step = CriticStep.from_config(policy, config)
     with_nonzero_head(critic_step.critic.model)
     batch = PolicyBatch(
         mask=tokens.mask,

@@ -147,8 +147,8 @@ def test_the_energy_of_a_token_is_the_squared_distance_of_its_score(double, elem
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
     batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
     all_tokens = next_tokens(double.model, batch, temperature=0.6)
-    chances = all_tokens.logprobs.exp()[all_tokens.of_token]
-    rows, columns = all_tokens.places
+    chances = all_tokens.logprobs.exp()[all_tokens.state_indices]
+    rows, columns = all_tokens.positions
     drawn_ids = batch.ids[rows, batch.prompt_lengths[rows] + columns]
     score = torch.nn.functional.one_hot(drawn_ids, chances.shape[1]) - chances
     energies = token_energies(double.model, batch, temperature=0.6)
@@ -203,7 +203,7 @@ def test_long_runs_of_invalid_bytes_are_decoded_in_small_pieces_without_losses(m
         return decode(token_ids)
 
     monkeypatch.setattr(texts, "_decode", count_and_decode)
-    assert "".join(texts.pieces(ids)) == decode(ids)
+    assert "".join(texts.decode_each(ids)) == decode(ids)
     assert "é😀" in decode(ids)
     assert max(lengths) <= 40
 

@@ -26,7 +26,7 @@ def box(monkeypatch):
     """A queue whose writer waits for a lull of the training thread as long as the test needs."""
     monkeypatch.setattr(outbox, "LULL_SECONDS", 1e9)
     box = WriteQueue()
-    with box.lull():
+    with box.allow_writes():
         pass
     box.put("step 1", 1)
     return box

@@ -163,7 +163,7 @@ def completion_by_script(chatty, rounds, *, answers=32):
     """Return a completion by a script, in the format of the chat template."""
     script = Script(chatty, *([text] for text in rounds))
     episodes = Episodes(ToolUse(form="template", max_observation_tokens=answers), chatty)
-    prompts = episodes.shown([Prompt("p", "6*7?", "", "")])
+    prompts = episodes.prepare_prompts([Prompt("p", "6*7?", "", "")])
     [[completion]] = episodes.sample(script, prompts, 1, Decoding(700), torch.Generator())
     return completion, script
 
@@ -225,8 +225,8 @@ def test_a_pooled_group_survives_a_checkpoint_with_its_turns(tiny):
     for original_completion, restored_completion in zip(
         group.completions, restored_group.completions, strict=True
     ):
-        assert (restored_completion.turns, restored_completion.written) == (
+        assert (restored_completion.turns, restored_completion.written_tokens) == (
             original_completion.turns,
-            original_completion.written,
+            original_completion.written_tokens,
         )
         assert np.array_equal(restored_completion.ids, original_completion.ids)

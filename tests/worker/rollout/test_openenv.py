@@ -82,7 +82,9 @@ def play_rounds(tiny, settings, how, rounds, *, prompts=(PROMPT,), tokens=60, **
     config = OpenEnv(server=how.lower(), step_seconds=1.0 if how in SILENT_BEHAVIOURS else 60.0, **changes)
     episodes = OpenEnvEpisodes(config, tiny, settings)
     script = Script(tiny, *rounds)
-    groups = episodes.sample(script, episodes.shown(prompts), 1, Decoding(tokens), torch.Generator())
+    groups = episodes.sample(
+        script, episodes.prepare_prompts(prompts), 1, Decoding(tokens), torch.Generator()
+    )
     return [completion for [completion] in groups], script, episodes
 
 
@@ -225,7 +227,7 @@ def test_an_episode_that_starts_differently_from_its_prompt_is_lost(tiny, served
 def test_a_server_that_disconnects_ends_the_run_with_a_reason(tiny, served_settings, settings):
     with started_server() as (process, address):
         episodes = OpenEnvEpisodes(OpenEnv(server="good"), tiny, with_servers(settings, address))
-        prompts = episodes.shown([PROMPT])
+        prompts = episodes.prepare_prompts([PROMPT])
         process.kill()
         process.wait()
         script = Script(tiny, ["0<eos>", "0<eos>"])
@@ -241,7 +243,7 @@ def test_episodes_beyond_the_session_limit_of_a_server_take_turns(tiny, served_s
     assert episodes.server.limit == 2
     rounds = [["0<eos>", "0" * 9], ["0" * 9, "0<eos>"], ["0<eos>"]]
     groups = episodes.sample(
-        Script(tiny, *rounds), episodes.shown(prompts), 1, Decoding(9), torch.Generator()
+        Script(tiny, *rounds), episodes.prepare_prompts(prompts), 1, Decoding(9), torch.Generator()
     )
     assert [len(completion.turns) for [completion] in groups] == [1, 0, 0, 1, 1]
     assert seen_requests("two most") == 2
@@ -312,7 +314,7 @@ def sample_groups(tiny, settings, how, seed):
     episodes = OpenEnvEpisodes(OpenEnv(server=how, max_turns=3, sessions=4), tiny, settings)
     episodes.check()
     generator = torch.Generator().manual_seed(seed)
-    groups = episodes.sample(Sampler(tiny), episodes.shown(prompts), 2, Decoding(60), generator)
+    groups = episodes.sample(Sampler(tiny), episodes.prepare_prompts(prompts), 2, Decoding(60), generator)
     return [[(completion.text, completion.episode) for completion in group] for group in groups], groups
 
 

@@ -231,7 +231,7 @@ def test_every_completion_reads_a_decoder_row_with_its_own_tokens(share):
             read_tokens = [read_tokens[source] for source in sources.tolist()]
         read_tokens = [(*row, token) for row, token in zip(read_tokens, newest_tokens.tolist(), strict=True)]
         assert unfinished.decoder_rows == len(read_tokens)
-        assert [read_tokens[decoder_row] for decoder_row in unfinished.reads.tolist()] == [
+        assert [read_tokens[decoder_row] for decoder_row in unfinished.source_rows.tolist()] == [
             tokens_by_row[row] for row in unfinished.rows.tolist()
         ]
         assert len(set(read_tokens)) == len(read_tokens) or not share
@@ -239,7 +239,7 @@ def test_every_completion_reads_a_decoder_row_with_its_own_tokens(share):
 
 
 @pytest.mark.parametrize("decoder", [LeanDecoder, GenericDecoder])
-@pytest.mark.parametrize("plan", [Cadence(share=False, every=1), Cadence(share=False, every=16)])
+@pytest.mark.parametrize("plan", [Cadence(share=False, interval=1), Cadence(share=False, interval=16)])
 def test_neither_shared_rows_nor_late_checks_change_a_completion(tiny, monkeypatch, decoder, plan):
     shared_groups = Sampler(tiny).sample(UNEVEN_PROMPTS, 8, Decoding(64), generator())
     monkeypatch.setattr(sampler_module, "choose_cadence", lambda _: plan)

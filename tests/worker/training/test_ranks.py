@@ -45,9 +45,9 @@ MAX_FLOAT64_DIFFERENCE = 1e-9
 
 def test_each_rank_gets_neighbouring_completions_with_about_the_same_work():
     tokens = torch.tensor([10, 10, 10, 10, 40])
-    assert Ranks(0, 2).own(tokens).tolist() == [0, 1, 2, 3]
-    assert Ranks(1, 2).own(tokens).tolist() == [4]
-    assert Ranks().own(tokens).tolist() == [0, 1, 2, 3, 4]
+    assert Ranks(0, 2).local_rows(tokens).tolist() == [0, 1, 2, 3]
+    assert Ranks(1, 2).local_rows(tokens).tolist() == [4]
+    assert Ranks().local_rows(tokens).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_ranks_with_other_versions_or_devices_are_refused_by_name():
@@ -93,7 +93,7 @@ class Files:
         if not self.directory.is_dir():
             return None
         checkpoint = load_checkpoint(self.directory, policy, parts)
-        self.restored = RestoredCheckpoint(self.directory, checkpoint.restored)
+        self.restored = RestoredCheckpoint(self.directory, checkpoint.restored_parts)
         return checkpoint.step
 
     def save(self, policy, parts, *, step, accuracy):  # noqa: ARG002

@@ -49,7 +49,7 @@ def step_on(policy, tokens, *, microbatch=0):
         surrogate,
         temperature=1.0,
         trust=TRUST,
-        parts=microbatches(tokens, rows=microbatch),
+        row_indices=microbatches(tokens, rows=microbatch),
     )
     with torch.no_grad():
         return step, next_tokens(model, tokens, temperature=1.0).logprobs
@@ -60,7 +60,7 @@ def test_the_step_improves_the_surrogate_and_stays_in_the_region(policy, tokens)
     with torch.no_grad():
         tokens_before = next_tokens(policy.model, tokens, temperature=1.0)
     kl_by_token = (tokens_before.logprobs.exp() * (tokens_before.logprobs - logprobs_after)).sum(dim=1)[
-        tokens_before.of_token
+        tokens_before.state_indices
     ]
     assert not step.is_failed
     assert step.improvement > 0

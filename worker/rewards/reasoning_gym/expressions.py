@@ -65,7 +65,7 @@ class _Parser:
     """Parses the tokens of one text by precedence climbing."""
 
     def __init__(self, text: str, vocabulary: Vocabulary, variables: frozenset[str]) -> None:
-        self._text, self._at, self._depth, self._open = text, 0, 0, 0
+        self._text, self._offset, self._depth, self._open_brackets = text, 0, 0, 0
         self._vocabulary, self._variables = vocabulary, variables
         self.kind = self.word = ""
         self._advance()
@@ -121,7 +121,7 @@ class _Parser:
         raise NotExpression(f"unexpected {word or 'end'!r}")
 
     def _parse_brackets(self, *, limit: int) -> list[Any]:
-        self._open += 1
+        self._open_brackets += 1
         self._advance()
         values = [self.operation(lowest=0)]
         while self.word == "," and len(values) < limit:
@@ -129,7 +129,7 @@ class _Parser:
             values.append(self.operation(lowest=0))
         if self.word != ")":
             raise NotExpression("expected a closing bracket")
-        self._open -= 1
+        self._open_brackets -= 1
         self._advance()
         return values
 
@@ -154,10 +154,10 @@ class _Parser:
         """
         previous, self.kind = self.word, "line"
         while self.kind == "line":
-            match = _TOKEN.match(self._text, self._at)
-            if match is None or (match.lastgroup == "line" and not self._open):
-                raise NotExpression(f"unexpected text at character {self._at}")
-            self._at, self.kind = match.end(), match.lastgroup or ""
+            match = _TOKEN.match(self._text, self._offset)
+            if match is None or (match.lastgroup == "line" and not self._open_brackets):
+                raise NotExpression(f"unexpected text at character {self._offset}")
+            self._offset, self.kind = match.end(), match.lastgroup or ""
             self.word = match[self.kind].replace(" ", "").replace("\t", "")  # sympy treats `* *` as `**`
         return previous
 
@@ -192,23 +192,23 @@ def factorial(value: Any, *, twice: bool = False) -> Any:
     return sympy.factorial2(value) if twice else sympy.factorial(value)
 
 
-def _combine(left: Any, sign: str, right: Any) -> Any:
-    match sign:
+def _combine(left_operand: Any, symbol: str, right_operand: Any) -> Any:
+    match symbol:
         case "+":
-            return left + right
+            return left_operand + right_operand
         case "-":
-            return left - right
+            return left_operand - right_operand
         case "*":
-            return left * right
+            return left_operand * right_operand
         case "/":
-            return left / right
+            return left_operand / right_operand
         case "//":
-            return left // right
+            return left_operand // right_operand
         case "%":
-            return left % right
+            return left_operand % right_operand
         case _:
-            _refuse_unless(left.is_Integer and right.is_Integer)
-            return sympy.Integer(int(left) ^ int(right))
+            _refuse_unless(left_operand.is_Integer and right_operand.is_Integer)
+            return sympy.Integer(int(left_operand) ^ int(right_operand))
 
 
 def _number(word: str) -> Any:

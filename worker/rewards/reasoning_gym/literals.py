@@ -46,7 +46,7 @@ class _Tokens:
     """The tokens of a text in order, with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._at, self._open = text, 0, 0
+        self._text, self._offset, self._open_brackets = text, 0, 0
         self.kind = self.word = ""
         self.advance()
 
@@ -56,18 +56,18 @@ class _Tokens:
         """
         previous, self.kind = self.word, "line"
         while self.kind == "line":
-            match = _TOKEN.match(self._text, self._at)
-            if match is None or (match.lastgroup == "line" and not self._open):
-                raise NotLiteral(f"unexpected text at character {self._at}")
-            self._at, self.kind = match.end(), match.lastgroup or ""
+            match = _TOKEN.match(self._text, self._offset)
+            if match is None or (match.lastgroup == "line" and not self._open_brackets):
+                raise NotLiteral(f"unexpected text at character {self._offset}")
+            self._offset, self.kind = match.end(), match.lastgroup or ""
             self.word = match[self.kind]
         if self.kind == "sign":
-            self._open += (self.word in "[(") - (self.word in "])")
+            self._open_brackets += (self.word in "[(") - (self.word in "])")
         return previous
 
-    def is_at(self, sign: str) -> bool:
+    def is_at(self, symbol: str) -> bool:
         """Return whether this sign comes next. "" stands for the end of the text."""
-        return self.word == sign and self.kind != "text"
+        return self.word == symbol and self.kind != "text"
 
 
 def _elements(tokens: _Tokens, *, end: str, depth: int) -> tuple[list[Any], bool]:

@@ -29,12 +29,12 @@ class _Search:
 
     def __init__(self, clauses: list[Clause]) -> None:
         self.clauses = clauses
-        self.holds: set[int] = set()
-        self.containing: dict[int, list[Clause]] = {}
+        self.true_literals: set[int] = set()
+        self.clauses_by_literal: dict[int, list[Clause]] = {}
         for clause in clauses:
             for literal in clause:
-                self.containing.setdefault(literal, []).append(clause)
-        variables = {abs(literal) for literal in self.containing}
+                self.clauses_by_literal.setdefault(literal, []).append(clause)
+        variables = {abs(literal) for literal in self.clauses_by_literal}
         self.busiest_first = sorted(variables, key=lambda variable: (-self._uses(variable), variable))
 
     def solutions(self) -> Iterator[list[int]]:
@@ -46,14 +46,15 @@ class _Search:
         if added_literals is None:
             return
         open_variable = next(
-            (variable for variable in self.busiest_first if not {variable, -variable} & self.holds), None
+            (variable for variable in self.busiest_first if not {variable, -variable} & self.true_literals),
+            None,
         )
         if open_variable is None:
-            yield sorted(self.holds, key=abs)
+            yield sorted(self.true_literals, key=abs)
         else:
             yield from self._solutions_with([open_variable])
             yield from self._solutions_with([-open_variable])
-        self.holds.difference_update(added_literals)
+        self.true_literals.difference_update(added_literals)
 
     def _assume(self, literals: list[int]) -> list[int] | None:
         """Let literals hold with all consequences, and return the added literals, or None after a
@@ -62,13 +63,13 @@ class _Search:
         queue, added_literals = list(literals), list[int]()
         while queue:
             literal = queue.pop()
-            if literal in self.holds:
+            if literal in self.true_literals:
                 continue
-            self.holds.add(literal)
+            self.true_literals.add(literal)
             added_literals.append(literal)
             forced_literals = self._forced_literals(literal)
             if forced_literals is None:
-                self.holds.difference_update(added_literals)
+                self.true_literals.difference_update(added_literals)
                 return None
             queue += forced_literals
         return added_literals
@@ -78,13 +79,15 @@ class _Search:
 
         Return None if a clause became empty.
         """
-        if -literal in self.holds:
+        if -literal in self.true_literals:
             return None
         forced_literals = []
-        for clause in self.containing.get(-literal, ()):
-            if any(clause_literal in self.holds for clause_literal in clause):
+        for clause in self.clauses_by_literal.get(-literal, ()):
+            if any(clause_literal in self.true_literals for clause_literal in clause):
                 continue
-            still_open = [clause_literal for clause_literal in clause if -clause_literal not in self.holds]
+            still_open = [
+                clause_literal for clause_literal in clause if -clause_literal not in self.true_literals
+            ]
             if not still_open:
                 return None
             if len(still_open) == 1:
@@ -92,4 +95,6 @@ class _Search:
         return forced_literals
 
     def _uses(self, variable: int) -> int:
-        return len(self.containing.get(variable, ())) + len(self.containing.get(-variable, ()))
+        return len(self.clauses_by_literal.get(variable, ())) + len(
+            self.clauses_by_literal.get(-variable, ())
+        )

@@ -51,7 +51,7 @@ class ActionSchema:
         except ValueError as error:
             raise BadSchema("its schema of actions is not a JSON Schema") from error
         properties = schema.get("properties", {})
-        self.shown = {
+        self.shown_schema = {
             **schema,
             "properties": {key: properties[key] for key in properties if key != METADATA_PROPERTY},
         }
@@ -60,7 +60,7 @@ class ActionSchema:
     @property
     def text_field(self) -> str:
         """Return the one field that holds a text. Raises BadSchema if actions are anything else."""
-        fields = self.shown["properties"]
+        fields = self.shown_schema["properties"]
         [name, *other_fields] = fields or [""]
         if other_fields or not isinstance(fields.get(name), Mapping) or fields[name].get("type") != "string":
             names = ", ".join(map(repr, list(fields)[:8])) or "none"
@@ -157,7 +157,7 @@ def act_schema(schema: ActionSchema) -> dict[str, Any]:
     function = {
         "name": ACTION_FUNCTION,
         "description": "Acts in the environment.",
-        "parameters": schema.shown,
+        "parameters": schema.shown_schema,
     }
     return {"type": "function", "function": function}
 

@@ -108,7 +108,7 @@ class OpenEnvEpisodes(TurnTaking):
             self._schema = self.server.schema()
         return self._schema
 
-    def shown(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+    def prepare_prompts(self, prompts: Sequence[Prompt]) -> list[Prompt]:
         """Return the prompts with the environment's first observation and the action function."""
         with self._turn, ThreadPoolExecutor(max(1, min(self.server.limit, len(prompts)))) as pool:
             return list(pool.map(self._show_prompt, prompts))
@@ -169,15 +169,15 @@ class OpenEnvEpisodes(TurnTaking):
         finally:
             _end(unfinished_episodes)
 
-    def _begin(self, waiting: deque[PlayedEpisode], places: int) -> list[PlayedEpisode]:
-        """Begin at most `places` of the next episodes and return them.
+    def _begin(self, waiting_episodes: deque[PlayedEpisode], limit: int) -> list[PlayedEpisode]:
+        """Begin at most `limit` of the next episodes and return them.
 
         Fewer begin if the server is full, and none only if others are running. Raise EnvironmentFailed if the
         server stays full.
         """
         deadline = time.monotonic() + self.config.wait_seconds
         while True:
-            candidates = [waiting.popleft() for _ in range(min(places, len(waiting)))]
+            candidates = [waiting_episodes.popleft() for _ in range(min(limit, len(waiting_episodes)))]
             outcomes = self.server.begin_all([episode_seed(episode.prompt.id) for episode in candidates])
             begun_episodes, rejected_episodes = list[PlayedEpisode](), list[PlayedEpisode]()
             for episode, outcome in zip(candidates, outcomes, strict=True):
@@ -185,8 +185,8 @@ class OpenEnvEpisodes(TurnTaking):
                     rejected_episodes.append(episode)
                 else:
                     begun_episodes.append(self._begin_episode(episode, outcome))
-            waiting.extendleft(reversed(rejected_episodes))
-            is_alone = places == self.server.limit
+            waiting_episodes.extendleft(reversed(rejected_episodes))
+            is_alone = limit == self.server.limit
             if begun_episodes or not rejected_episodes or not is_alone:
                 return begun_episodes
             if time.monotonic() > deadline:
@@ -206,13 +206,13 @@ class OpenEnvEpisodes(TurnTaking):
             episode.lost = "its first observation is another one than in the prompt, for the same seed"
         return episode
 
-    def _call(self, episode: Episode, new: list[int]) -> FoundCall | None:  # noqa: ARG002 - defined by the base class
+    def _call(self, episode: Episode, turn_ids: list[int]) -> FoundCall | None:  # noqa: ARG002 - defined by the base class
         """Return the action of a turn that the policy has ended. The last token is the stop token."""
-        return self.form.find("".join(self._pieces(new)[:-1]))
+        return self.form.find("".join(self._token_strings(turn_ids)[:-1]))
 
-    def _act(self, unfinished: Sequence[PlayedEpisode]) -> None:
+    def _act(self, unfinished_episodes: Sequence[PlayedEpisode]) -> None:
         acting_episodes = []
-        for episode in unfinished:
+        for episode in unfinished_episodes:
             if episode.lost:
                 episode.is_over = True
             elif episode.call is not None:
@@ -247,19 +247,19 @@ class OpenEnvEpisodes(TurnTaking):
             episode.lost = safe_message(str(error))
             return "", "lost"
 
-    def _add_observation(self, episode: PlayedEpisode, observed: ObservedStep) -> tuple[str, str]:
-        text = "" if observed.done else self.server.text(observed)
-        if observed.reward is not None:
-            episode.rewards.append(observed.reward)
+    def _add_observation(self, episode: PlayedEpisode, observed_step: ObservedStep) -> tuple[str, str]:
+        text = "" if observed_step.done else self.server.text(observed_step)
+        if observed_step.reward is not None:
+            episode.rewards.append(observed_step.reward)
         if not math.isfinite(sum(episode.rewards)):
             raise Lost("the sum of its rewards is not finite")
-        episode.is_done = observed.done
-        return text, "done" if observed.done else "ok"
+        episode.is_done = observed_step.done
+        return text, "done" if observed_step.done else "ok"
 
     def _take_answer(self, episode: PlayedEpisode, call: FoundCall, answer: ToolAnswer) -> None:
         """Append the observation, unless the episode is over so that nothing would read it."""
         turn = self._make_turn(episode, call)
-        is_last = episode.answered + 1 >= self.max_turns
+        is_last = episode.answered_calls + 1 >= self.max_turns
         if is_last or answer.outcome in {"done", "lost"}:
             episode.is_over = True
         elif self._observe(episode, call, turn, answer):

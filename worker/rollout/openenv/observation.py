@@ -33,6 +33,6 @@ def prompt_text(text: str, encoder: ObservationEncoder, *, limit: int) -> str:
     """
     encoded_text = encoder.answer(text, limit=limit)
     decoded_text = str(encoder.tokenizer.decode(encoded_text.ids))
-    while encoder.word is not None and encoder.word.search(decoded_text):
-        decoded_text = encoder.word.sub(lambda match: f"{match[0][0]} {match[0][1:]}", decoded_text)
+    while encoder.special_token is not None and encoder.special_token.search(decoded_text):
+        decoded_text = encoder.special_token.sub(lambda match: f"{match[0][0]} {match[0][1:]}", decoded_text)
     return decoded_text + CUT if encoded_text.is_cut else decoded_text

@@ -150,9 +150,9 @@ class EnvironmentServer:
             session.close()
             raise
 
-    def text(self, observed: ObservedStep) -> str:
+    def text(self, observed_step: ObservedStep) -> str:
         """Return the text of an observation for the policy. Raise Lost if its field is missing."""
-        return render(observed.observation, self.config.observation_field)
+        return render(observed_step.observation, self.config.observation_field)
 
     def _get(self, path: str) -> dict[str, object]:
         """Return a JSON object of limited size, without following redirects. Raise Lost."""

@@ -194,6 +194,6 @@ def test_a_parquet_bomb_is_refused(client, settings):
     ],
 )  # fmt: skip
 def test_a_malformed_reply_ends_the_reading(client, settings, monkeypatch, answer):
-    monkeypatch.setattr(Sandbox, "ask", lambda *_, **__: answer)
+    monkeypatch.setattr(Sandbox, "run_operation", lambda *_, **__: answer)
     assert "the sandbox sent an invalid answer" in refusal_detail(upload(client, as_csv(ROWS), "a.csv"))[1]
     assert stored_files(settings) == []

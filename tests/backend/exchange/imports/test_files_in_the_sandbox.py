@@ -185,7 +185,7 @@ def test_completions_over_the_limit_are_counted_and_not_read(monkeypatch):
         operations.append(operation)
         return original_ask(self, operation, **request)
 
-    monkeypatch.setattr(ImportSandbox, "ask", asking)
+    monkeypatch.setattr(ImportSandbox, "run_operation", asking)
     monkeypatch.setattr("backend.exchange.imports.completions.MAX_COMPLETIONS", 10)
     texts = {"prompt": ["p"] * 500, "completion": ["x" * 5_000] * 500}
     [log] = parse_logs(make_parquet({"step": [0] * 500, **texts}))
@@ -574,7 +574,7 @@ def test_a_malformed_reply_is_refused(monkeypatch, answer):
             else answer
         )
 
-    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", answer_request)
+    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.run_operation", answer_request)
     with pytest.raises(BadLog, match="sent an invalid answer"):
         parse_logs(VALID_PARQUET)
 

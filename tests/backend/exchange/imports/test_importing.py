@@ -250,7 +250,7 @@ def test_a_sandbox_that_does_not_start_is_reported(client, monkeypatch):
     def fail(*_, **__):
         raise Unusable("no bubblewrap")
 
-    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", fail)
+    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.run_operation", fail)
     response = send(client, (LOGS / "run.wandb").read_bytes())
     assert response.status_code == 503
     assert "the sandbox, which does not start here: no bubblewrap" in response.json()["detail"]

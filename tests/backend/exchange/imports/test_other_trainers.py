@@ -319,7 +319,7 @@ def test_a_record_that_is_too_large_is_reported():
     ],
 )
 def test_a_malformed_reply_is_refused(monkeypatch, answer):
-    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.ask", lambda *_, **__: answer)
+    monkeypatch.setattr("backend.exchange.imports.log_file.Sandbox.run_operation", lambda *_, **__: answer)
     with ImportSandbox() as sandbox, pytest.raises(BadLog, match="sent an invalid answer"):
         BinaryReader("tensorboard", LogFile(io.BytesIO(HEAD), sandbox)).read(0)
 

@@ -194,7 +194,7 @@ def test_during_a_database_outage_active_sessions_stay_and_ended_ones_do_not(
     def fail_to_read(*_):
         raise OperationalError("SELECT", {}, OSError("away"))
 
-    monkeypatch.setattr(module, "reading", fail_to_read)
+    monkeypatch.setattr(module, "open_read_session", fail_to_read)
     monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
     assert is_open(sessions, row)
     assert not is_open(sessions, ended_login)
