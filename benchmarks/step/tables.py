@@ -20,7 +20,8 @@ def table(
     setting = (
         f"{workload.prompts_per_step} prompts x {workload.group_size} completions of at most "
         f"{workload.max_new_tokens} tokens, {policy}, learning rate {workload.learning_rate:g}; "
-        f"{arguments.threads} threads, {platform.machine()} with {torch.backends.cpu.get_cpu_capability()}, Python "
+        f"{arguments.threads} threads, "
+        f"{platform.machine()} with {torch.backends.cpu.get_cpu_capability()}, Python "
         f"{platform.python_version()}; {arguments.rounds} alternating rounds of "
         f"{workload.steps - workload.warm_up_steps} counted steps."
     )

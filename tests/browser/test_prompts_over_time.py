@@ -62,7 +62,6 @@ def test_a_forgotten_prompt_is_found_and_its_completions_are_compared(browser, s
     page = context.new_page()
     page.goto(f"/run/{service.trained}")
     page.get_by_role("tab", name="Evaluations").click()
-    page.get_by_role("button", name="Filter and sort").click()
     page.get_by_label("sort prompts by").select_option("forgotten")
     matrix = page.get_by_role("region", name="Prompts at the evaluations")
     first = matrix.locator("tbody tr").nth(1)

@@ -67,13 +67,13 @@ def test_a_launch_fills_in_the_newest_commits_and_requests_them_once(served, tmp
         [source_pinned] = pin_sources(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems
         assert isinstance(source_pinned, HubProblem)
         assert (source_pinned.revision, source_pinned.eval_revision) == (COMMIT, "b" * 40)
-    assert served.asked == [address("a/b"), address("c/d")]
+    assert served.requested_paths == [address("a/b"), address("c/d")]
 
 
 def test_a_named_commit_is_not_requested(served, tmp_path):
     source = HubProblem(dataset="a/b", revision=COMMIT)
     assert pin_sources(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems == (source,)
-    assert served.asked == []
+    assert served.requested_paths == []
 
 
 def test_a_missing_dataset_is_named_at_its_field(served, tmp_path):

@@ -37,7 +37,7 @@ def test_runs_of_lost_machines_end_bit_equal(request, warm, storage, tmp_path):
             run_ids = list(session.scalars(select(Run.id)))
         for run_id in run_ids:  # the remaining disk only has what the last machine wrote
             names = {row.path for row in chaos.rows(run_id)}
-            assert store.listing(run_id) == dict.fromkeys(names, True)
+            assert store.list_copies(run_id) == dict.fromkeys(names, True)
             assert all(store.fetch(installation.settings.artifact_dir(run_id) / name) for name in names)
         verdict = reach_verdict(installation, chaos, expected_records)
     assert verdict.sentences == []

@@ -157,7 +157,7 @@ def test_k3_is_never_negative_and_truncated_weights_never_exceed_their_cap(sampl
 
 
 def finite(sample, objective):
-    loss, gradient = sample.judged(objective).gradient(objective)
+    loss, gradient = sample.with_advantages(objective).gradient(objective)
     return math.isfinite(loss) and bool(gradient.isfinite().all())
 
 

@@ -63,7 +63,7 @@ def _scrape(request: Request) -> bytes:
     }
     registry = CollectorRegistry()
     registry.register(
-        Gauges(get_lab(request), gauge_values, state.status.look(), (request.app.version, newest_schema()))
+        Gauges(get_lab(request), gauge_values, state.status.read_states(), (request.app.version, newest_schema()))
     )
     ProcessCollector(registry=registry)
     return generate_latest(registry) + generate_latest(REQUESTS)

@@ -142,4 +142,4 @@ LOOKERS = CapacityLimiter(2)
 @router.get("/status", response_model=dict[str, Any])
 async def status(request: Request) -> Json:
     """Return the state of database, broker, disk and history, and the runs whose steps are not stored yet."""
-    return Json(await to_thread.run_sync(request.app.state.status.look, limiter=LOOKERS))
+    return Json(await to_thread.run_sync(request.app.state.status.read_states, limiter=LOOKERS))

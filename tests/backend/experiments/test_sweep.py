@@ -86,7 +86,7 @@ def test_cells_are_named_after_their_knob_values():
         "grpo lr=0.003 eps_high=0.2",
         "grpo lr=0.003 eps_high=0.28",
     ]
-    assert swept_cells[0].of == "grpo"
+    assert swept_cells[0].variant_name == "grpo"
     assert swept_cells[3].values == (0.003, 0.28)
 
 

@@ -42,7 +42,7 @@ def watch_for(watch, session, clock, seconds):
     """Look once a second and return the watch's final answer."""
     for _ in range(seconds):
         clock.now += 1
-        expired = watch.look(session)
+        expired = watch.find_expired(session)
     return [lease.run_id for lease in expired]
 
 
@@ -82,7 +82,7 @@ def test_time_without_a_look_or_a_response_does_not_count(session, clock, run_id
 def test_a_lease_renewed_after_the_look_is_neither_claimed_nor_requeued(session, clock, run_id):
     watch = watch_leases(clock)
     watch_for(watch, session, clock, 21)
-    lost_leases = watch.look(session)
+    lost_leases = watch.find_expired(session)
     leases.renew_lease(session, run_id, 1)
     assert lifecycle.take_back_lost(session, lost_leases) == []
     assert lifecycle.claim_run(session, "other", "h", lost_leases=lost_leases) is None

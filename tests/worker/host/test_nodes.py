@@ -189,9 +189,9 @@ def test_a_rank_killed_on_the_second_node_loses_nothing_and_a_stop_reaches_both(
         worker_group.start(rank)
     run_id = worker_group.queue(steps=5)
     worker_group.wait_for_step(run_id, 2)
-    os.kill(worker_group.rank_of(1), signal.SIGUSR1)  # the rank prints its stack traces
+    os.kill(worker_group.find_first_rank(1), signal.SIGUSR1)  # the rank prints its stack traces
     worker_group.wait(lambda: "most recent call first" in worker_group.logs[1].read_text())
-    os.kill(worker_group.rank_of(1), signal.SIGKILL)
+    os.kill(worker_group.find_first_rank(1), signal.SIGKILL)
     assert worker_group.wait_for_end(run_id).attempt == 2
     assert (
         worker_group.attempt(run_id, 1).outcome

@@ -76,7 +76,7 @@ def summarise_batch(batch):
 def settled_count(rollouts):
     """Return the number of queued batches once no other can begin before new weights arrive."""
     wait_for(lambda: rollouts._changed._waiters)  # here, only the sampling thread waits
-    return len(rollouts.waiting)
+    return len(rollouts.waiting_batches)
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 4])
@@ -99,7 +99,7 @@ def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(begin_rol
     first_queue = begin_rollouts(ahead=3)
     settled_count(first_queue)
     first_queue.take(never)
-    with first_queue.held():
+    with first_queue.freeze_state():
         state = first_queue.values(), {name: tensor.clone() for name, tensor in first_queue.tensors().items()}
     restored_queue = begin_rollouts(ahead=3, step=1, cursor=2, state=state)
     expected = [summarise_batch(first_queue.take(never)) for _ in range(3)]
@@ -114,7 +114,7 @@ def test_a_restored_queue_trains_on_the_same_batches_in_the_same_order(begin_rol
 def test_a_checkpoint_holds_the_batches_queued_when_it_began(begin_rollouts, tiny):
     rollouts = begin_rollouts(ahead=1)
     settled_count(rollouts)
-    with rollouts.held():
+    with rollouts.freeze_state():
         values_before = rollouts.values()
         rollouts.take(never)
         assert rollouts.values() == values_before

@@ -72,7 +72,7 @@ def test_the_server_sleeps_except_to_sample_and_survives_one_death(make_engine):
     ]
     first = sample_groups(sampling)
     assert {completion.version for group in first for completion in group} == {0}
-    sampling.rest()
+    sampling.release_memory()
     assert paths(sampling)[-1] == "/sleep?level=2"
     assert sampling.take_metrics()["time/engine_sleep_seconds"] > 0
 
@@ -106,14 +106,14 @@ def test_an_adapter_is_loaded_onto_a_base_that_survives_sleep(make_engine):
         changed_policy(sampling.policy, scale=0.3)
         sampling.sync(version, sampling.policy)
         assert {completion.version for group in sample_groups(sampling) for completion in group} == {version}
-        sampling.rest()
+        sampling.release_memory()
     requested = paths(sampling)
     assert requested.count("/sleep?level=1") == 3
     assert "/collective_rpc" not in requested
     assert requested[1:4] == ["/wake_up?tags=weights", "/v1/load_lora_adapter", "/wake_up?tags=kv_cache"]
     os.kill(sampling.process.pid, signal.SIGKILL)  # while the policy learns
     wait_for(lambda: not sampling.process.is_running(), "it is gone")
-    sampling.rest()
+    sampling.release_memory()
     sampling.sync(2, sampling.policy)
     assert {completion.version for group in sample_groups(sampling) for completion in group} == {2}
 

@@ -82,7 +82,7 @@ def test_a_machine_that_dies_during_an_upload_loses_only_the_steps_after_the_cop
     config = resolve(SMALL_CONFIG)
     run_id = queued(config)
     train(run_id, config, stop_after=3)
-    assert set(store.listing(run_id)) == {"s000002-a1", "s000003-a1"}
+    assert set(store.list_copies(run_id)) == {"s000002-a1", "s000003-a1"}
     store.remove_checkpoint(run_id, "s000003-a1")  # as if it had never ended
     delete_local_files(settings)
     assert train(run_id, config) == Outcome("finished")
@@ -169,7 +169,7 @@ def test_training_continues_while_the_store_is_unreachable(
     assert any(f"copy-checkpoints {run_id}" in line for line in history)
     kept_names = names(sessions, run_id)
     assert "s000005-a1" in kept_names
-    copied_names = {name for name, is_complete in store.listing(run_id).items() if is_complete}
+    copied_names = {name for name, is_complete in store.list_copies(run_id).items() if is_complete}
     assert copied_names & kept_names, "the newest copy stays until there is a newer one"
     assert all((settings.artifact_dir(run_id) / name).is_dir() for name in kept_names)
 
@@ -193,4 +193,4 @@ def test_a_store_that_is_available_again_gets_the_missing_copies(
     monkeypatch.setattr(ArtifactStore, "upload", fail_twice)
     assert train(run_id, config) == Outcome("finished")
     assert "checkpoints are copied to the artifact store again" in messages(sessions, run_id)
-    assert store.listing(run_id) == dict.fromkeys(names(sessions, run_id), True)
+    assert store.list_copies(run_id) == dict.fromkeys(names(sessions, run_id), True)

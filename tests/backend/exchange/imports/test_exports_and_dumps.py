@@ -36,7 +36,7 @@ def test_an_mlflow_export_holds_one_value_per_row():
     rows = ["reward,0.5,1,17,a", "kl,0.25,1,17,a", "reward,0.75,2,17,a", "reward,1,1,17,b"]
     first, second = logs("\n".join(["key,value,step,timestamp,run_id", *rows]))
     assert curves(first) == {"reward/mean": {1: 0.5, 2: 0.75}, "kl/k3": {1: 0.25}}
-    assert (second.facts.name, curves(second)) == ("b", {"reward/mean": {1: 1.0}})
+    assert (second.metadata.name, curves(second)) == ("b", {"reward/mean": {1: 1.0}})
     metrics = [{"key": "reward", "value": step / 4, "step": step, "timestamp": 17} for step in (1, 2)]
     assert curves(logs(json.dumps({"metrics": metrics}))[0]) == {"reward/mean": {1: 0.25, 2: 0.5}}
 
@@ -50,7 +50,7 @@ def test_the_metric_files_of_an_mlflow_run_are_one_run():
         for name, pair in values.items()
     }
     [log] = logs(make_zip({**files, "mlruns/1/calm-crab/params/lr": "1e-6"}))
-    assert log.facts.name == "calm-crab"
+    assert log.metadata.name == "calm-crab"
     assert curves(log) == {"reward/mean": {1: 0.5, 2: 0.75}, "kl/k3": {1: 0.25, 2: 0.5}}
     [single_log] = logs(files["mlruns/1/calm-crab/metrics/reward"], "reward")
     assert curves(single_log) == {"reward/mean": {1: 0.5, 2: 0.75}}
@@ -63,7 +63,7 @@ def test_tensorboard_curve_exports_are_named_by_their_files_and_make_one_run():
     }
     names["run-a-tag-train_kl.json"] = "[[1700000000.5, 1, 0.5], [1700000009.5, 2, 0.75]]"
     [log] = logs(make_zip(names))
-    assert log.facts.name == "a"
+    assert log.metadata.name == "a"
     assert curves(log) == {name: {1: 0.5} for name in ("length/mean", "mine", "reward/mean")} | {
         "kl/k3": {1: 0.5, 2: 0.75}
     }
@@ -88,10 +88,10 @@ def test_several_files_are_read_like_an_archive_of_them(tmp_path):
 def test_a_wandb_chart_is_read_over_any_counter_and_refused_over_time():
     table = ",a - b - reward,a - b - reward__MIN,a - b - reward__MAX\n1,0.5,0.5,0.5\n2,1,1,1\n"
     [log] = logs(f"train/global_step{table}")
-    assert (log.facts.name, curves(log)) == ("a - b", {"reward/mean": {1: 0.5, 2: 1.0}})
+    assert (log.metadata.name, curves(log)) == ("a - b", {"reward/mean": {1: 0.5, 2: 1.0}})
     [first, second] = logs("step,a - reward,b - reward,b - reward_timestamp\n1,0.5,0.25,17\n2,1,0.75,18\n")
-    assert (first.facts.name, curves(first)) == ("a", {"reward/mean": {1: 0.5, 2: 1.0}})
-    assert (second.facts.name, curves(second)) == ("b", {"reward/mean": {1: 0.25, 2: 0.75}})
+    assert (first.metadata.name, curves(first)) == ("a", {"reward/mean": {1: 0.5, 2: 1.0}})
+    assert (second.metadata.name, curves(second)) == ("b", {"reward/mean": {1: 0.25, 2: 0.75}})
     with pytest.raises(BadLog, match="set the chart's x axis to Step"):
         logs(f"Relative Time (Process){table}")
 

@@ -35,7 +35,7 @@ def parse_logs(content, name="log"):
 
 def plans_by_name(content):
     """Return {name of the run: its plan}."""
-    return {log.facts.name: plan_import(log) for log in parse_logs(content)}
+    return {log.metadata.name: plan_import(log) for log in parse_logs(content)}
 
 
 def points(plan, metric):
@@ -108,8 +108,8 @@ def test_trackio_matches_the_state_that_trl_saved():
         by_hand = points(logs["by hand"], "reward/mean")
         assert (by_hand[0], by_hand[1], by_hand[3]) == (0.25, 0.5, math.inf)
         assert math.isnan(by_hand[2])
-    facts = from_database["tiny-digits"].log.facts
-    assert (facts.seed, facts.config["learning_rate"], from_database["by hand"].log.facts.seed) == (
+    facts = from_database["tiny-digits"].log.metadata
+    assert (facts.seed, facts.config["learning_rate"], from_database["by hand"].log.metadata.seed) == (
         11,
         1e-3,
         12,
@@ -209,7 +209,7 @@ def test_runs_of_a_parquet_file_are_separated_by_name_and_seed():
         "reward": [1.0, 2.0, 3.0, 4.0],
     }
     logs = parse_logs(make_parquet(columns))
-    assert [(log.facts.name, log.facts.variant, log.facts.seed) for log in logs] == [
+    assert [(log.metadata.name, log.metadata.variant, log.metadata.seed) for log in logs] == [
         ("a seed 0", "a", 0),
         ("a seed 1", "a", 1),
         ("b", None, 0),
@@ -348,9 +348,9 @@ def test_a_training_directory_is_one_run_with_its_rollouts(pack):
     )
     [log] = parse_logs(content)
     plan = plan_import(log)
-    assert (log.facts.name, log.origin, len(log.completions)) == ("out", "trl", 8)
+    assert (log.metadata.name, log.origin, len(log.completions)) == ("out", "trl", 8)
     assert list(points(plan, "reward/mean")) == [2, 4, 6, 8, 10, 12]
-    assert any(note.startswith("1 files of the archive are not logs") for note in log.facts.notes)
+    assert any(note.startswith("1 files of the archive are not logs") for note in log.metadata.notes)
 
 
 def test_event_files_of_one_directory_are_one_run():
@@ -358,8 +358,8 @@ def test_event_files_of_one_directory_are_one_run():
     logs = parse_logs(
         make_zip({"runs/a/events.1": events, "runs/a/events.2": events, "runs/b/events.1": events})
     )
-    assert [log.facts.name for log in logs] == ["a", "b"]
-    assert "2 event files of one directory are one run." in logs[0].facts.notes
+    assert [log.metadata.name for log in logs] == ["a", "b"]
+    assert "2 event files of one directory are one run." in logs[0].metadata.notes
     assert points(plan_import(logs[0]), "reward/mean") == points(plan_import(logs[1]), "reward/mean")
 
 
@@ -455,7 +455,7 @@ def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch
     [log] = parse_logs(content)
     assert (len(log.table), log.table.points) == (5, 10)
     assert (
-        "Of 4 checkpoints, the longest history is taken: checkpoint-5/trainer_state.json." in log.facts.notes
+        "Of 4 checkpoints, the longest history is taken: checkpoint-5/trainer_state.json." in log.metadata.notes
     )
 
 

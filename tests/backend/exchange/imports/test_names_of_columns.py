@@ -59,7 +59,7 @@ def test_a_reward_on_another_scale_is_not_an_accuracy():
 def test_accuracies_in_percent_become_fractions_and_the_report_mentions_it():
     plan = plan_content(curve_table(eval_acc=[12.5, 62.5], reward=[1, 2]))
     assert points(plan, "eval/accuracy") == {1: 0.125, 2: 0.625}
-    assert plan.log.facts.notes == [
+    assert plan.log.metadata.notes == [
         "'eval_acc' is in percent, up to 62.5: eval/accuracy holds it as fractions."
     ]
     assert points(plan_content(curve_table(eval_acc=[0.125, 1.0])), "eval/accuracy") == {1: 0.125, 2: 1.0}
@@ -73,7 +73,7 @@ def test_normalised_rewards_are_never_used_as_the_reward():
 def test_a_metric_under_two_names_is_reported():
     plan = plan_content(curve_table(reward=[1, 2], mean_reward=[1, 2]))
     assert decisions(plan)["mean_reward"] == ("taken", "mean_reward")
-    assert plan.log.facts.notes == ["'mean_reward': reward/mean is already the column 'reward'."]
+    assert plan.log.metadata.notes == ["'mean_reward': reward/mean is already the column 'reward'."]
 
 
 @pytest.mark.parametrize("column", ["epoch", "progress", "percentage", "time_share", "format_ok", "elapsed"])
@@ -84,7 +84,7 @@ def test_a_counter_is_never_suggested_as_accuracy(column):
 
 def test_rows_without_a_step_are_numbered_and_the_report_mentions_it():
     plan = plan_content("loss,kl\n1,3\n2,1\n3,2\n")
-    assert plan.log.facts.notes == [
+    assert plan.log.metadata.notes == [
         "No column counts the steps: the rows are counted in their order, from 1."
     ]
 

@@ -105,7 +105,7 @@ def test_a_verl_file_matches_its_console_output():
         assert list(points(file, metric)) == [1, 2, 3], metric
     assert math.isnan(points(file, "kl/k3")[3])
     assert points(file, "eval/accuracy") == {3: 0.25}
-    assert console.log.facts.notes[0] == "1 other line of output was passed over."
+    assert console.log.metadata.notes[0] == "1 other line of output was passed over."
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_truncated_event_file_keeps_its_complete_records():
     events = HEAD + scalar("a", 1, 1.0) + scalar("a", 2, 2.0)
     plan = plan_content(events[:-5])
     assert points(plan, "a") == {1: 1.0}
-    [note] = plan.log.facts.notes
+    [note] = plan.log.metadata.notes
     assert note.startswith("The file ends in the middle of a record: ")
 
 
@@ -276,7 +276,7 @@ def test_history_config_and_exit_code_of_a_run_of_wandb():
     plan = plan_content(split_into_chunks(records))
     assert points(plan, "loss/total") | {20: 0} == {n: n / 2 for n in range(20)} | {20: 0}
     assert math.isnan(points(plan, "loss/total")[20])
-    facts = plan.log.facts
+    facts = plan.log.metadata
     assert (facts.seed, facts.config["lr"], len(facts.config["note"])) == (5, 1e-6, 60_000)
     assert facts.failure == "the process ended with exit code 1"
 
@@ -284,7 +284,7 @@ def test_history_config_and_exit_code_of_a_run_of_wandb():
 def test_a_truncated_wandb_run_keeps_its_complete_records():
     plan = plan_content(split_into_chunks([history(n, loss=float(n)) for n in range(5)])[:-4])
     assert points(plan, "loss/total") == {n: float(n) for n in range(4)}
-    assert plan.log.facts.notes
+    assert plan.log.metadata.notes
 
 
 def test_a_wandb_chunk_with_a_wrong_checksum_is_reported():

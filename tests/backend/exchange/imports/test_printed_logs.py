@@ -22,7 +22,7 @@ def curve(plan, metric="reward/mean"):
 
 
 def notes(plan):
-    return " ".join(plan.log.facts.notes)
+    return " ".join(plan.log.metadata.notes)
 
 
 def progress_bar(step, total=40):
@@ -248,7 +248,7 @@ def test_an_evaluation_belongs_to_the_training_step_before_it():
     [plan] = read(TRL_WITH_BARS + progress_bar(2, 2) + evaluation + TRL_SUMMARY)
     assert curve(plan, "eval/accuracy") == {20: 0.75}
     assert "mean counts" not in notes(plan)  # both have the same epoch
-    assert plan.log.facts.config["training_summary"]["train_runtime"] == 9.1
+    assert plan.log.metadata.config["training_summary"]["train_runtime"] == 9.1
 
 
 def test_an_evaluation_on_a_line_without_a_step_belongs_to_the_line_before_it():

@@ -138,7 +138,7 @@ def test_values_after_a_restart_replace_earlier_ones_and_duplicates_are_averaged
     assert points(plan, "loss/total") == {1: 1, 2: 20, 3: 31, 4: 4, 5: 5}
     assert [tuple(restart) for restart in plan.restarts] == [(5, 3, 2)]
     assert (plan.replaced, plan.merged) == (2, 2)
-    assert plan.log.facts.notes == ["2 values share their step with others of their column: the mean counts."]
+    assert plan.log.metadata.notes == ["2 values share their step with others of their column: the mean counts."]
 
 
 def test_values_of_interleaved_ranks_are_averaged():
@@ -177,7 +177,7 @@ def test_columns_of_text_times_and_additional_counters_are_ignored():
         "_timestamp": ("dropped", "is the time of day; the run's start and end are taken from it"),
         "loss": ("renamed", "loss/total"),
     }
-    facts = plan.log.facts
+    facts = plan.log.metadata
     assert (facts.started_at, facts.finished_at) == (1.7e9 + 1, 1.7e9 + 4)
 
 
@@ -187,7 +187,7 @@ WANDB_CHART = "Step,base - train/reward,base - train/reward__MIN,base - train/re
 def test_a_wandb_chart_of_one_run_is_read():
     plan = plan_content(WANDB_CHART.format(more="") + '"10","0.5","0.5","0.5"\n"20","0.75","0.75","0.75"\n')
     assert points(plan, "reward/mean") == {10: 0.5, 20: 0.75}
-    assert (plan.log.origin, plan.log.facts.name, list(plan.series)) == ("wandb", "base", ["reward/mean"])
+    assert (plan.log.origin, plan.log.metadata.name, list(plan.series)) == ("wandb", "base", ["reward/mean"])
 
 
 def test_each_run_of_a_chart_becomes_a_run():

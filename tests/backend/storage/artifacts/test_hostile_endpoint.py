@@ -40,7 +40,7 @@ def listing(number):
 def test_an_endless_page_of_a_listing_is_abandoned(ask_endpoint):
     with hostile_server(lambda _: endless(XML_RESPONSE, b"<a/>" * 10_000)) as server:
         with pytest.raises(ArtifactFault, match="it answers with more than 4,000,000 bytes"):
-            ask_endpoint(server).listing(RUN)
+            ask_endpoint(server).list_copies(RUN)
         assert server.cut.wait(60)
 
 
@@ -49,7 +49,7 @@ def test_a_listing_of_endless_pages_is_abandoned(ask_endpoint, monkeypatch):
     numbers = count()
     with hostile_server(lambda _: iter([listing(next(numbers))])) as server:
         store = ask_endpoint(server)
-        for call in (store.listing, store.remove_run):
+        for call in (store.list_copies, store.remove_run):
             with pytest.raises(ArtifactFault, match="it answers with more than 4,000 bytes in all"):
                 call(RUN)
         assert next(numbers) < 1000
@@ -89,7 +89,7 @@ def test_a_redirect_is_not_followed(ask_endpoint, status):
         head = f"HTTP/1.1 {status} Go\r\nLocation: {other_server.url}/\r\nContent-Length: 0\r\n\r\n".encode()
         with hostile_server(lambda _: iter([head])) as server:
             store = ask_endpoint(server)
-            for call in (store.try_out, lambda: store.listing(RUN)):
+            for call in (store.try_out, lambda: store.list_copies(RUN)):
                 with pytest.raises(ArtifactFault, match=rf"a redirect \({status}\), which is not followed"):
                     call()
         assert other_server.heads == []
@@ -109,5 +109,5 @@ def test_a_connection_is_closed_at_the_deadline(ask_endpoint, monkeypatch, openi
         store = ask_endpoint(server)
         while not server.heads:  # the first call may need all of its time to prepare the client
             with pytest.raises(ArtifactFault, match="no answer within"):
-                store.listing(RUN)
+                store.list_copies(RUN)
         assert server.cut.wait(60)

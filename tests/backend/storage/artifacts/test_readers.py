@@ -138,7 +138,7 @@ def test_an_imported_archive_is_copied_to_the_store(client, run, settings):
     content = download_archive(client, run).content
     response = import_into(client, content)
     assert response.status_code == 201, response.text
-    assert artifact_store(settings).listing(response.json()["run"]) == {"s000009-a1": True}
+    assert artifact_store(settings).list_copies(response.json()["run"]) == {"s000009-a1": True}
 
 
 def test_a_fork_point_is_where_its_copy_is(sessions, run, settings):

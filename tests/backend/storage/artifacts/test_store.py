@@ -70,7 +70,7 @@ def read_files(directory):
 def test_a_checkpoint_is_restored_unchanged(store, runs_root, tmp_path):
     directory = write(runs_root / RUN / NAME)
     store.upload(directory)
-    assert store.listing(RUN) == {NAME: True}
+    assert store.list_copies(RUN) == {NAME: True}
     files_before = read_files(directory)
     directory.rename(tmp_path / "away")
     assert store.fetch(directory)
@@ -85,7 +85,7 @@ def test_an_incomplete_checkpoint_is_not_fetched(store, runs_root, write_directl
     store.upload(directory)
     files, base = write_directly
     files.rm_file(f"{base}/{RUN}/{NAME}/manifest.json")
-    assert store.listing(RUN) == {NAME: False}
+    assert store.list_copies(RUN) == {NAME: False}
     directory.rename(runs_root / "away")
     assert not store.fetch(directory)
     assert not directory.exists()
@@ -96,10 +96,10 @@ def test_a_removed_checkpoint_is_gone_and_its_neighbours_stay(store, runs_root):
         store.upload(write(runs_root / RUN / name))
     store.upload(write(runs_root / f"{RUN}X" / NAME))
     store.remove_checkpoint(RUN, NAME)
-    assert store.listing(RUN) == {"s000004-a1": True}
+    assert store.list_copies(RUN) == {"s000004-a1": True}
     store.remove_run(RUN)
-    assert store.listing(RUN) == {}
-    assert store.listing(f"{RUN}X") == {NAME: True}
+    assert store.list_copies(RUN) == {}
+    assert store.list_copies(f"{RUN}X") == {NAME: True}
 
 
 def test_files_are_read_in_chunks_and_from_this_machine_first(store, runs_root, settings, url):
