@@ -64,7 +64,7 @@ class Picture:
 
 
 def bucket_density(curves: Sequence[Curve]) -> float:
-    """Return `Picture.places` for an axis with any unit."""
+    """Return `Picture.buckets_per_unit` for an axis with any unit."""
     positions = np.concatenate([curve.x for curve in curves])
     span = float(np.ptp(positions)) if len(positions) else 0.0
     return MAX_METRIC_BUCKETS / span if span > 0 else MAX_BUCKETS_PER_UNIT

@@ -78,10 +78,10 @@ def forget_old_checkpoints(
 ) -> set[str]:
     """Delete the rows of checkpoints that are no longer needed and return the paths of the others.
 
-    The function keeps the checkpoints that `retention.kept_ids` selects, the origins of forks, those saved
-    before an onset, the newest path in `copied_paths` (the artifact store has no newer one) and all paths in
-    `uploading_paths`. A checkpoint whose id is in `damaged_ids` is deleted and does not count towards the
-    limits.
+    The function keeps the checkpoints that `retention.choose_kept_ids` selects, the origins of forks, those
+    saved before an onset, the newest path in `copied_paths` (the artifact store has no newer one) and all
+    paths in `uploading_paths`. A checkpoint whose id is in `damaged_ids` is deleted and does not count
+    towards the limits.
     """
     rows = [row for row in load_checkpoints(session, run_id) if row.id not in damaged_ids]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))

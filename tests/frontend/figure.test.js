@@ -60,7 +60,7 @@ test('a window is empty if no curve crosses it', () => {
     assert.equal(isOutside([curve], zoom), outside, String(zoom));
 });
 
-test('gaps are merged into a path in the order of places', () => {
+test('gaps are merged into a path in the order of their positions', () => {
   const path = makePath({
     x: [1, 2, 4],
     values: [10, 20, 40],
@@ -74,7 +74,7 @@ test('gaps are merged into a path in the order of places', () => {
     x: [0, 1, 2, 3, 4],
     y: [null, 10, 20, null, 40],
     steps: [0, 1, 2, 3, 4],
-    at: [-1, 0, 1, -1, 2],
+    indexes: [-1, 0, 1, -1, 2],
   });
 });
 

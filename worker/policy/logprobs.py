@@ -155,8 +155,8 @@ def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns
 class DrawnLogprobs(torch.autograd.Function):
     """Log-probabilities (N,) of targets (N,), and entropies (M,) without gradient, of logits (M, V).
 
-    `of_token` (N,) holds the index of each target's distribution. Separate operations would compute the same
-    values, but their backward pass needs three additional tensors as large as the logits.
+    `state_indices` (N,) holds the index of each target's distribution. Separate operations would compute the
+    same values, but their backward pass needs three additional tensors as large as the logits.
     """
 
     @staticmethod

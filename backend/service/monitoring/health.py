@@ -62,8 +62,7 @@ def _scrape(request: Request) -> bytes:
         "grpolab_reconciler_age_seconds": state.reconciler.age_seconds,
     }
     registry = CollectorRegistry()
-    registry.register(
-        Gauges(get_lab(request), gauge_values, state.status.read_states(), (request.app.version, newest_schema()))
-    )
+    versions = (request.app.version, newest_schema())
+    registry.register(Gauges(get_lab(request), gauge_values, state.status.read_states(), versions))
     ProcessCollector(registry=registry)
     return generate_latest(registry) + generate_latest(REQUESTS)

@@ -75,7 +75,11 @@ def test_a_call_is_answered_and_the_answer_is_marked(tiny):
     [completion], script = play_rounds(tiny, ToolUse(), [["[calculator: 12*34]nonsense"], [" is it<eos>"]])
     assert completion.text == "[calculator: 12*34][408] is it"
     assert script.asked == [["12*34=?"], ["12*34=?[calculator: 12*34]" + "[408]"]]
-    assert (completion.written_tokens, len(completion), completion.own_text) == (26, 31, "[calculator: 12*34] is it")
+    assert (completion.written_tokens, len(completion), completion.own_text) == (
+        26,
+        31,
+        "[calculator: 12*34] is it",
+    )
     assert completion.finish_reason == "stop"
     [turn] = completion.turns
     assert (turn.tool, turn.outcome, turn.call, turn.observation) == ("calculator", "ok", (0, 19), (19, 24))

@@ -320,7 +320,7 @@ class _Service:
         body = b'{"session":"%s","first":%d,"run":%s,"records":[%s]}' % (
             spool.session.encode(), spool.sent + 1, head, b",".join(lines),
         )  # fmt: skip
-        request = urllib.request.Request(  # noqa: S310 - `_checked` lets http and https through alone
+        request = urllib.request.Request(  # noqa: S310 - `_check_url` lets http and https through alone
             f"{self._url}/api/v1/pushes/{spool.head['id']}",
             gzip.compress(body, 1),
             {

@@ -455,7 +455,8 @@ def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch
     [log] = parse_logs(content)
     assert (len(log.table), log.table.points) == (5, 10)
     assert (
-        "Of 4 checkpoints, the longest history is taken: checkpoint-5/trainer_state.json." in log.metadata.notes
+        "Of 4 checkpoints, the longest history is taken: checkpoint-5/trainer_state.json."
+        in log.metadata.notes
     )
 
 

@@ -138,7 +138,9 @@ def test_values_after_a_restart_replace_earlier_ones_and_duplicates_are_averaged
     assert points(plan, "loss/total") == {1: 1, 2: 20, 3: 31, 4: 4, 5: 5}
     assert [tuple(restart) for restart in plan.restarts] == [(5, 3, 2)]
     assert (plan.replaced, plan.merged) == (2, 2)
-    assert plan.log.metadata.notes == ["2 values share their step with others of their column: the mean counts."]
+    assert plan.log.metadata.notes == [
+        "2 values share their step with others of their column: the mean counts."
+    ]
 
 
 def test_values_of_interleaved_ranks_are_averaged():
