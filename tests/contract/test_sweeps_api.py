@@ -68,7 +68,7 @@ def test_a_plan_shows_cells_time_and_money_and_launches_nothing(client, database
     plan = ExperimentPlan.model_validate(response.json())
     assert (plan.knobs, plan.runs, plan.currency) == (["optimizer.lr"], 4, "EUR")
     valid_cell, invalid_cell = plan.cells
-    assert (valid_cell.variant, valid_cell.variant_name, valid_cell.values, valid_cell.errors) == (
+    assert (valid_cell.variant, valid_cell.of, valid_cell.values, valid_cell.errors) == (
         "grpo lr=0.0001",
         "grpo",
         [1e-4],
