@@ -329,5 +329,5 @@ def test_sas_never_divides_by_a_rounding_error():
 def test_a_group_without_scores_does_not_count_as_a_visit():
     knob = knobs.GroupMean(scale=knobs.Sas())
     estimate = advantages([[1, 1, 0, 0], [1, 0, 0, 0]], knob, unscored=[(1, g) for g in range(4)])
-    assert estimate.visits.seen.flatten().tolist() == [1, 0]
+    assert estimate.visits.visit_count.flatten().tolist() == [1, 0]
     assert estimate.advantages[1].tolist() == [0, 0, 0, 0]

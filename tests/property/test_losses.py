@@ -54,7 +54,7 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
         padding = torch.full((len(mask), extra), garbage, dtype=torch.float64)
         return torch.cat([values.where(mask, garbage), padding], dim=1)
 
-    sample.new, sample.entropy = refilled(sample.new), refilled(sample.entropy)
+    sample.new_logprobs, sample.entropy = refilled(sample.new_logprobs), refilled(sample.entropy)
     sample.batch = replace(
         batch,
         mask=torch.cat([mask, torch.zeros(len(mask), extra, dtype=torch.bool)], dim=1),
@@ -74,7 +74,7 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
 def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective, rng):
-    rows = list(range(len(sample.new)))
+    rows = list(range(len(sample.new_logprobs)))
     rng.shuffle(rows)
     cut_offsets = sorted(rng.sample(range(1, len(rows)), k=min(2, len(rows) - 1)))
     row_sets = [torch.tensor(rows[a:b]) for a, b in itertools.pairwise([0, *cut_offsets, len(rows)])]
@@ -86,20 +86,20 @@ def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective
 
 @given(samples(), objectives, st.randoms(use_true_random=False))
 def test_the_metrics_of_micro_batches_merge_into_those_of_the_batch(sample, objective, rng):
-    cut_offset = rng.randint(0, len(sample.new))
+    cut_offset = rng.randint(0, len(sample.new_logprobs))
     batch = sample.batch
     weights = sample.weights(objective)
 
     def compute_metrics(rows):
         return policy_loss(
-            sample.new[rows], batch.rows(rows), objective, weights.rows(rows), entropy=sample.entropy[rows]
+            sample.new_logprobs[rows], batch.rows(rows), objective, weights.rows(rows), entropy=sample.entropy[rows]
         ).metrics
 
     metrics_of_batch = compute_metrics(slice(None)).values()
     part_metrics = [
         compute_metrics(rows)
         for rows in (slice(0, cut_offset), slice(cut_offset, None))
-        if len(sample.new[rows])
+        if len(sample.new_logprobs[rows])
     ]
     merged_metrics = sum(part_metrics[1:], start=part_metrics[0]).values()
     assert merged_metrics == pytest.approx(metrics_of_batch, rel=1e-5, abs=1e-6)
@@ -130,7 +130,7 @@ def test_without_drift_every_rule_has_the_gradient_of_reinforce(sample, rule, we
     except ValidationError:
         reject()
     batch = sample.batch
-    sample.new = batch.old_logprobs
+    sample.new_logprobs = batch.old_logprobs
     sample.batch = PolicyBatch(
         mask=batch.mask,
         advantages=batch.advantages,
@@ -150,7 +150,7 @@ def test_without_drift_every_rule_has_the_gradient_of_reinforce(sample, rule, we
 
 @given(samples(spread=3.0))
 def test_k3_is_never_negative_and_truncated_weights_never_exceed_their_cap(sample):
-    x = kl.log_ratio_to_reference(sample.new.nan_to_num(), sample.batch.reference_logprobs.nan_to_num())
+    x = kl.log_ratio_to_reference(sample.new_logprobs.nan_to_num(), sample.batch.reference_logprobs.nan_to_num())
     assert (kl.k3(x) >= 0).all()
     assert (kl.k3((x * 1e-9).float()) >= 0).all()
     assert (truncated_weights(x, cap=2.0).weights <= 2).all()

@@ -87,7 +87,7 @@ def leave_one_out(groups, rewards):
 def centred_by_tokens(groups):
     for group in groups:
         rewards = [c.reward for c in group]
-        baseline = sum(len(c.new) * c.reward for c in group) / tokens([group])
+        baseline = sum(len(c.new_logprobs) * c.reward for c in group) / tokens([group])
         yield [0.0 if max(rewards) == min(rewards) else r - baseline for r in rewards]
 
 
@@ -176,24 +176,24 @@ def count(groups):
 
 
 def tokens(groups):
-    return sum(len(c.new) for group in groups for c in group)
+    return sum(len(c.new_logprobs) for group in groups for c in group)
 
 
 def reinforce(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, batch_centred(groups)):
-        loss -= a * sum(c.new)
+        loss -= a * sum(c.new_logprobs)
     return loss / count(groups)
 
 
 def rloo(groups, max_new_tokens):
     rewards = [
-        [c.reward - 0.03 * sum(o - r for o, r in zip(c.old, c.reference, strict=True)) for c in group]
+        [c.reward - 0.03 * sum(o - r for o, r in zip(c.old_logprobs, c.reference, strict=True)) for c in group]
         for group in groups
     ]
     loss = 0.0
     for c, a in completions(groups, leave_one_out(groups, rewards)):
-        loss -= a * sum(c.new)
+        loss -= a * sum(c.new_logprobs)
     return loss / count(groups)
 
 
@@ -202,7 +202,7 @@ def judged_by_a_critic(groups, lam, kl_coef=0.0):
     rows = [c for group in groups for c in group]
     estimates = []
     for c in rows:
-        rewards = [-kl_coef * (o - r) for o, r in zip(c.old, c.reference, strict=True)]
+        rewards = [-kl_coef * (o - r) for o, r in zip(c.old_logprobs, c.reference, strict=True)]
         rewards[-1] += c.reward
         estimates.append(gae(c, rewards, 1.0, lam(len(rewards))))
     return zip(rows, whitened_over_tokens(estimates), strict=True)
@@ -219,7 +219,7 @@ def ppo_preset(groups, max_new_tokens):
 def ppo_kl(groups, max_new_tokens):
     loss = 0.0
     for c, advantages in judged_by_a_critic(groups, lambda _: 0.95):
-        for ratio, a, new_logprob, old_logprob in zip(ratios(c), advantages, c.new, c.old, strict=True):
+        for ratio, a, new_logprob, old_logprob in zip(ratios(c), advantages, c.new_logprobs, c.old_logprobs, strict=True):
             loss -= ratio * a - 1.0 * ratio * k3(new_logprob, old_logprob)
     return loss / tokens(groups)
 
@@ -235,7 +235,7 @@ def trpo(groups, max_new_tokens):
 def vapo(groups, max_new_tokens):
     loss, imitation, correct = 0.0, 0.0, 0
     for c, advantages in judged_by_a_critic(groups, lambda length: max(0.0, 1 - 1 / (0.05 * length))):
-        for ratio, a, new_logprob in zip(ratios(c), advantages, c.new, strict=True):
+        for ratio, a, new_logprob in zip(ratios(c), advantages, c.new_logprobs, strict=True):
             loss -= ppo(ratio, a, 0.8, 1.28)
             imitation -= new_logprob if c.reward >= 1 else 0.0
             correct += c.reward >= 1
@@ -246,9 +246,9 @@ def _grpo(groups, eps, beta, advantages=None):
     loss = 0.0
     for c, a in completions(groups, advantages or group_normalised(groups)):
         completion_loss = 0.0
-        for ratio, new_logprob, reference in zip(ratios(c), c.new, c.reference, strict=True):
+        for ratio, new_logprob, reference in zip(ratios(c), c.new_logprobs, c.reference, strict=True):
             completion_loss -= ppo(ratio, a, 1 - eps, 1 + eps) - beta * k3(new_logprob, reference)
-        loss += completion_loss / len(c.new)
+        loss += completion_loss / len(c.new_logprobs)
     return loss / count(groups)
 
 
@@ -267,14 +267,14 @@ def r1(groups, max_new_tokens):
 def grpo_book(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        loss -= a * sum(c.new)
+        loss -= a * sum(c.new_logprobs)
     return loss / count(groups)
 
 
 def _book_clipped(groups, advantages):
     loss = 0.0
     for c, a in completions(groups, advantages):
-        ratio = torch.exp(sum(c.new) - sum(c.old))
+        ratio = torch.exp(sum(c.new_logprobs) - sum(c.old_logprobs))
         unclipped_objective, clipped_objective = ratio * a, clip(ratio, -9.0, 11.0) * a
         is_unclipped_smaller = unclipped_objective.item() <= clipped_objective.item()
         loss -= (
@@ -298,7 +298,7 @@ def grpo_book_format_conditional(groups, max_new_tokens):
 
 
 def gdpo_book(groups, max_new_tokens):
-    distance = sum(sum(c.new) - sum(c.reference) for group in groups for c in group) / count(groups)
+    distance = sum(sum(c.new_logprobs) - sum(c.reference) for group in groups for c in group) / count(groups)
     return _book_clipped(groups, group_decoupled(groups, (1.0, 0.1))) + 0.02 * distance
 
 
@@ -306,7 +306,7 @@ def _token_mean(groups, advantages, low, high, cap=None):
     loss = 0.0
     for c, a in completions(groups, advantages):
         for t, ratio in enumerate(ratios(c)):
-            weight = 1.0 if cap is None else min(math.exp(c.old[t] - c.sampler[t]), cap)
+            weight = 1.0 if cap is None else min(math.exp(c.old_logprobs[t] - c.sampler[t]), cap)
             loss -= weight * ppo(ratio, a, low, high)
     return loss / tokens(groups)
 
@@ -318,7 +318,7 @@ def dapo(groups, max_new_tokens):
 def opo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, centred_by_tokens(groups)):
-        loss -= a * sum(c.new)
+        loss -= a * sum(c.new_logprobs)
     return loss / tokens(groups)
 
 
@@ -326,8 +326,8 @@ def against_each_token(group):
     """Yield the advantages of tokens, with entropies as energies, since any positive numbers will do."""
     for c in group:
         advantages = []
-        for t in range(len(c.new)):
-            unfinished = [sibling for sibling in group if len(sibling.new) > t]
+        for t in range(len(c.new_logprobs)):
+            unfinished = [sibling for sibling in group if len(sibling.new_logprobs) > t]
             weights = [sum(sibling.entropy[: t + 1]) for sibling in unfinished]
             baseline = sum(w * sibling.reward for w, sibling in zip(weights, unfinished, strict=True)) / sum(
                 weights
@@ -354,7 +354,7 @@ def remax(groups, max_new_tokens):
     loss, count = 0.0, sum(len(group) for group in groups)
     for group in groups:
         for c in group:
-            loss -= (c.reward - greedy_reward(group)) * sum(c.new) / count
+            loss -= (c.reward - greedy_reward(group)) * sum(c.new_logprobs) / count
     return loss
 
 
@@ -365,7 +365,7 @@ def maxrl(groups, max_new_tokens):
 def _whitened_rewards(groups, advantages):
     """Return the advantage of each completion per token, with mean 0 and deviation 1 over tokens."""
     pairs = list(completions(groups, advantages))
-    rows = whitened_over_tokens([[a] * len(c.new) for c, a in pairs])
+    rows = whitened_over_tokens([[a] * len(c.new_logprobs) for c, a in pairs])
     loss = 0.0
     for (c, _), advantages_of_tokens in zip(pairs, rows, strict=True):
         for ratio, a in zip(ratios(c), advantages_of_tokens, strict=True):
@@ -389,10 +389,10 @@ def _k3_rejection(groups, threshold):
     """Return the loss with rejected completions masked, so that verl's mean is over the remaining tokens."""
     loss, accepted_tokens = 0.0, 0
     for c, a in completions(groups, group_normalised(groups)):
-        drift = [o - mu for o, mu in zip(c.old, c.sampler, strict=True)]
+        drift = [o - mu for o, mu in zip(c.old_logprobs, c.sampler, strict=True)]
         if mean([math.exp(d) - 1 - d for d in drift]) <= threshold:
             loss -= sum(ppo(ratio, a, 0.8, 1.2) for ratio in ratios(c))
-            accepted_tokens += len(c.old)
+            accepted_tokens += len(c.old_logprobs)
     return loss / max(accepted_tokens, 1)
 
 
@@ -427,7 +427,7 @@ def dr_grpo(groups, max_new_tokens):
 def gspo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        ratio = torch.exp((sum(c.new) - sum(c.old)) / len(c.new))
+        ratio = torch.exp((sum(c.new_logprobs) - sum(c.old_logprobs)) / len(c.new_logprobs))
         loss -= ppo(ratio, a, 1 - 3e-4, 1 + 4e-4)
     return loss / count(groups)
 
@@ -435,15 +435,15 @@ def gspo(groups, max_new_tokens):
 def luspo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        ratio = torch.exp((sum(c.new) - sum(c.old)) / len(c.new))
-        loss -= len(c.new) * ppo(ratio, a, 1 - 3e-4, 1 + 4e-4)
+        ratio = torch.exp((sum(c.new_logprobs) - sum(c.old_logprobs)) / len(c.new_logprobs))
+        loss -= len(c.new_logprobs) * ppo(ratio, a, 1 - 3e-4, 1 + 4e-4)
     return loss / count(groups)
 
 
 def gpg(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
-        loss -= a * sum(c.new)
+        loss -= a * sum(c.new_logprobs)
     return loss / tokens(groups)
 
 
@@ -454,13 +454,13 @@ def two_grpo(groups, max_new_tokens):
 def gspo_token(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        sequence = math.exp(sum(n.item() - o for n, o in zip(c.new, c.old, strict=True)) / len(c.new))
+        sequence = math.exp(sum(n.item() - o for n, o in zip(c.new_logprobs, c.old_logprobs, strict=True)) / len(c.new_logprobs))
         completion_loss = 0.0
-        for new_logprob in c.new:
+        for new_logprob in c.new_logprobs:
             completion_loss -= ppo(
                 sequence * torch.exp(new_logprob - new_logprob.item()), a, 1 - 3e-4, 1 + 4e-4
             )
-        loss += completion_loss / len(c.new)
+        loss += completion_loss / len(c.new_logprobs)
     return loss / count(groups)
 
 
@@ -469,11 +469,11 @@ def gmpo(groups, max_new_tokens):
     for c, a in completions(groups, group_normalised(groups)):
         sign = 1.0 if a > 0 else -1.0
         total = 0.0
-        for new_logprob, old_logprob in zip(c.new, c.old, strict=True):
+        for new_logprob, old_logprob in zip(c.new_logprobs, c.old_logprobs, strict=True):
             d = sign * (new_logprob - old_logprob)
             limit = sign * min(max(new_logprob.item() - old_logprob, -0.4), 0.4)
             total += sign * (d if d.item() <= limit else limit)
-        loss -= torch.exp(torch.as_tensor(total / len(c.new), dtype=torch.float64)) * a
+        loss -= torch.exp(torch.as_tensor(total / len(c.new_logprobs), dtype=torch.float64)) * a
     return loss / count(groups)
 
 
@@ -482,29 +482,29 @@ def rspo(groups, max_new_tokens):
     for c, a in completions(groups, group_normalised(groups)):
         sign = 1.0 if a > 0 else -1.0
         total = 0.0
-        for new_logprob, old_logprob, gamma in zip(c.new, c.old, c.gamma, strict=True):
+        for new_logprob, old_logprob, gamma in zip(c.new_logprobs, c.old_logprobs, c.gamma, strict=True):
             d = sign * (new_logprob - old_logprob + math.log(max(gamma, 0.8)))
             limit = sign * min(max(sign * d.item(), -0.4), 0.4)
             total += sign * (d if d.item() <= limit else limit)
-        loss -= torch.exp(torch.as_tensor(total / len(c.new), dtype=torch.float64)) * a
+        loss -= torch.exp(torch.as_tensor(total / len(c.new_logprobs), dtype=torch.float64)) * a
     return loss / count(groups)
 
 
 def deepseek_v32(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
-        drift = sum(mu - new_logprob.item() for mu, new_logprob in zip(c.sampler, c.new, strict=True)) / len(
-            c.new
+        drift = sum(mu - new_logprob.item() for mu, new_logprob in zip(c.sampler, c.new_logprobs, strict=True)) / len(
+            c.new_logprobs
         )
         kept_factor = 0.0 if a < 0 and drift > 0.5 else 1.0
-        for ratio, new_logprob, reference in zip(ratios(c), c.new, c.reference, strict=True):
+        for ratio, new_logprob, reference in zip(ratios(c), c.new_logprobs, c.reference, strict=True):
             token = kept_factor * ppo(ratio, a, 0.8, 1.2) - 0.001 * ratio * k3(new_logprob, reference)
-            loss -= token / len(c.new)
+            loss -= token / len(c.new_logprobs)
     return loss / count(groups)
 
 
 def _book_objective(c, a):
-    ratio = torch.exp(sum(c.new) - sum(c.old))
+    ratio = torch.exp(sum(c.new_logprobs) - sum(c.old_logprobs))
     unclipped_objective, clipped_objective = ratio * a, clip(ratio, -9.0, 11.0) * a
     is_unclipped_smaller = unclipped_objective.item() <= clipped_objective.item()
     return (
@@ -517,17 +517,17 @@ def _book_objective(c, a):
 def grpo_book_kl(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        loss -= _book_objective(c, a) - 0.02 * (sum(c.new) - sum(c.reference))
+        loss -= _book_objective(c, a) - 0.02 * (sum(c.new_logprobs) - sum(c.reference))
     return loss / count(groups)
 
 
 def deepseek_v32_book(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        drift = (sum(c.old) - sum(new_logprob.item() for new_logprob in c.new)) / len(c.new)
+        drift = (sum(c.old_logprobs) - sum(new_logprob.item() for new_logprob in c.new_logprobs)) / len(c.new_logprobs)
         kept_factor = 0.0 if a < 0 and drift > 0.1 else 1.0
-        ratio = torch.exp(sum(c.new) - sum(c.old))
-        loss -= kept_factor * _book_objective(c, a) - 0.02 * ratio * (sum(c.new) - sum(c.reference))
+        ratio = torch.exp(sum(c.new_logprobs) - sum(c.old_logprobs))
+        loss -= kept_factor * _book_objective(c, a) - 0.02 * ratio * (sum(c.new_logprobs) - sum(c.reference))
     return loss / count(groups)
 
 
@@ -535,7 +535,7 @@ def _ar_lopti(groups, alpha, is_trained):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         for ratio, new_logprob, old_logprob, reference in zip(
-            ratios(c), c.new, c.old, c.reference, strict=True
+            ratios(c), c.new_logprobs, c.old_logprobs, c.reference, strict=True
         ):
             if not is_trained(math.exp(old_logprob)):
                 continue
@@ -550,7 +550,7 @@ def _ar_lopti(groups, alpha, is_trained):
 def prorl(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        for ratio, new_logprob, reference in zip(ratios(c), c.new, c.reference, strict=True):
+        for ratio, new_logprob, reference in zip(ratios(c), c.new_logprobs, c.reference, strict=True):
             loss -= ppo(ratio, a, 0.8, 1.4) - 0.001 * k3(new_logprob, reference)
     return loss / tokens(groups)
 
@@ -567,7 +567,7 @@ def ar(groups, max_new_tokens):
 def cispo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        for new_logprob, ratio in zip(c.new, ratios(c), strict=True):
+        for new_logprob, ratio in zip(c.new_logprobs, ratios(c), strict=True):
             loss -= min(ratio.item(), 5.0) * a * new_logprob
     return loss / tokens(groups)
 
@@ -575,14 +575,14 @@ def cispo(groups, max_new_tokens):
 def dcpo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, smoothed(groups)):
-        for ratio, old_logprob in zip(ratios(c), c.old, strict=True):
+        for ratio, old_logprob in zip(ratios(c), c.old_logprobs, strict=True):
             q = math.exp(old_logprob)
             low = 0.5 + 0.5 * math.sqrt(max(1 - 4 * 0.16 / q, 0))
             high = min(0.5 + 0.5 * math.sqrt(1 + 4 * 0.2 / q), 10)
             objective_value = ppo(ratio, a, low, high)
             if a < 0 and objective_value.item() < 10 * a:
                 objective_value = torch.full_like(ratio, 10 * a, requires_grad=False)
-            loss -= objective_value / len(c.new)
+            loss -= objective_value / len(c.new_logprobs)
     return loss / count(groups)
 
 
@@ -590,7 +590,7 @@ def reinforce_rej(groups, max_new_tokens):
     loss = _token_mean(groups, ([c.reward for c in group] for group in groups), 0.8, 1.2)
     for group in groups:
         for c in group:
-            for new_logprob, reference, entropy in zip(c.new, c.reference, c.entropy, strict=True):
+            for new_logprob, reference, entropy in zip(c.new_logprobs, c.reference, c.entropy, strict=True):
                 loss += (0.001 * k3(new_logprob, reference) - 0.001 * entropy) / tokens(groups)
     return loss
 
@@ -599,7 +599,7 @@ def scalerl(groups, max_new_tokens):
     loss = 0.0
     for group, advantages in zip(groups, centred_in_units_of_their_deviation(groups), strict=True):
         for c, a in zip(group, advantages, strict=True):
-            for new_logprob, ratio in zip(c.new, ratios(c), strict=True):
+            for new_logprob, ratio in zip(c.new_logprobs, ratios(c), strict=True):
                 loss -= min(ratio.item(), 5.0) * a * new_logprob / tokens([group])
     return loss / len(groups)
 
@@ -618,16 +618,16 @@ def magistral(groups, max_new_tokens):
 
 def prorl_v2(groups, max_new_tokens):
     centred = list(group_centred(groups))
-    all_advantages = [a for c, a in completions(groups, centred) for _ in c.new]
+    all_advantages = [a for c, a in completions(groups, centred) for _ in c.new_logprobs]
     deviation = math.sqrt(mean([(a - mean(all_advantages)) ** 2 for a in all_advantages])) + 1e-8
     loss = 0.0
     for c, a in completions(groups, centred):
         whitened = (a - mean(all_advantages)) / deviation
         for t, ratio in enumerate(ratios(c)):
-            rho = math.exp(c.old[t] - c.sampler[t])
+            rho = math.exp(c.old_logprobs[t] - c.sampler[t])
             if 0.5 <= rho <= 5:
                 loss -= rho * ppo(ratio, whitened, 0.8, 1.27)
-            loss += 1e-4 * (c.new[t] - c.reference[t]) ** 2 / 2
+            loss += 1e-4 * (c.new_logprobs[t] - c.reference[t]) ** 2 / 2
     return loss / tokens(groups)
 
 
@@ -636,19 +636,19 @@ def sapo(groups, max_new_tokens):
     for c, a in completions(groups, group_normalised(groups)):
         tau = 1.0 if a > 0 else 1.05
         for ratio in ratios(c):
-            loss -= 4 / tau / (1 + torch.exp(-tau * (ratio - 1))) * a / len(c.new)
+            loss -= 4 / tau / (1 + torch.exp(-tau * (ratio - 1))) * a / len(c.new_logprobs)
     return loss / count(groups)
 
 
 def covariance_of_tokens(groups, advantages):
     """Return (covariance, number of completion, number of token), in descending order."""
     rows = list(completions(groups, advantages))
-    logprobs = [old_logprob for c, _ in rows for old_logprob in c.old]
-    weights = [a for c, a in rows for _ in c.old]
+    logprobs = [old_logprob for c, _ in rows for old_logprob in c.old_logprobs]
+    weights = [a for c, a in rows for _ in c.old_logprobs]
     contributions = [
         ((old_logprob - mean(logprobs)) * (a - mean(weights)), i, t)
         for i, (c, a) in enumerate(rows)
-        for t, old_logprob in enumerate(c.old)
+        for t, old_logprob in enumerate(c.old_logprobs)
     ]
     return sorted(contributions, reverse=True)
 
@@ -682,7 +682,7 @@ def fipo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         log_ratios = [
-            new_logprob.item() - old_logprob for new_logprob, old_logprob in zip(c.new, c.old, strict=True)
+            new_logprob.item() - old_logprob for new_logprob, old_logprob in zip(c.new_logprobs, c.old_logprobs, strict=True)
         ]
         for t, ratio in enumerate(ratios(c)):
             future = sum(0.5 ** ((k - t) / 32) * log_ratios[k] for k in range(t, len(log_ratios)))
@@ -696,9 +696,9 @@ def fipo(groups, max_new_tokens):
 def vespo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        w = math.exp(sum(new_logprob.item() - s for new_logprob, s in zip(c.new, c.sampler, strict=True)))
+        w = math.exp(sum(new_logprob.item() - s for new_logprob, s in zip(c.new_logprobs, c.sampler, strict=True)))
         k, rate = (2.0, 3.0) if a >= 0 else (3.0, 2.0)
-        loss -= w**k * math.exp(rate * (1 - w)) * a * sum(c.new)
+        loss -= w**k * math.exp(rate * (1 - w)) * a * sum(c.new_logprobs)
     return loss / tokens(groups)
 
 
@@ -706,7 +706,7 @@ def _dppo(groups, has_left):
     """Use `has_left(q, p)` to decide if a token is too far away, where q was sampled and p is now."""
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
-        for new_logprob, sampler in zip(c.new, c.sampler, strict=True):
+        for new_logprob, sampler in zip(c.new_logprobs, c.sampler, strict=True):
             p, q = math.exp(new_logprob.item()), math.exp(sampler)
             onwards = p > q if a > 0 else p < q
             if not (onwards and has_left(q, p)):
@@ -787,7 +787,7 @@ def top_entropy(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         for ratio, entropy in zip(ratios(c), c.entropy, strict=True):
-            loss -= (ppo(ratio, a, 0.8, 1.2) if entropy >= threshold else 0.0) / len(c.new)
+            loss -= (ppo(ratio, a, 0.8, 1.2) if entropy >= threshold else 0.0) / len(c.new_logprobs)
     return loss / count(groups)
 
 
@@ -796,17 +796,17 @@ def kl_by_domain(groups, max_new_tokens):
     loss = 0.0
     for number, (group, advantages) in enumerate(zip(groups, group_normalised(groups), strict=True)):
         for c, a in zip(group, advantages, strict=True):
-            for ratio, new_logprob, reference in zip(ratios(c), c.new, c.reference, strict=True):
+            for ratio, new_logprob, reference in zip(ratios(c), c.new_logprobs, c.reference, strict=True):
                 pull = (2.0 if number else 0.5) * (new_logprob - reference) ** 2 / 2
-                loss -= (ppo(ratio, a, 0.8, 1.2) - pull) / len(c.new)
+                loss -= (ppo(ratio, a, 0.8, 1.2) - pull) / len(c.new_logprobs)
     return loss / count(groups)
 
 
 def kl_to_old(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        for ratio, new_logprob, old_logprob in zip(ratios(c), c.new, c.old, strict=True):
-            loss -= (ppo(ratio, a, 0.8, 1.2) - 0.7 * k3(new_logprob, old_logprob)) / len(c.new)
+        for ratio, new_logprob, old_logprob in zip(ratios(c), c.new_logprobs, c.old_logprobs, strict=True):
+            loss -= (ppo(ratio, a, 0.8, 1.2) - 0.7 * k3(new_logprob, old_logprob)) / len(c.new_logprobs)
     return loss / count(groups)
 
 
@@ -815,10 +815,10 @@ def masked_by_token(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         drift = sum(
-            old_logprob - new_logprob.item() for old_logprob, new_logprob in zip(c.old, c.new, strict=True)
-        ) / len(c.new)
+            old_logprob - new_logprob.item() for old_logprob, new_logprob in zip(c.old_logprobs, c.new_logprobs, strict=True)
+        ) / len(c.new_logprobs)
         kept_factor = 0.0 if a < 0 and drift > 0.05 else 1.0
-        for ratio, old_logprob in zip(ratios(c), c.old, strict=True):
+        for ratio, old_logprob in zip(ratios(c), c.old_logprobs, strict=True):
             loss -= kept_factor * ppo(ratio, a * (0.4 * math.exp(old_logprob) + 0.6), 0.8, 1.2)
     return loss / tokens(groups)
 
@@ -833,7 +833,7 @@ def adaptive_entropy(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         for ratio, entropy in zip(ratios(c), c.entropy, strict=True):
-            loss -= (ppo(ratio, a, 0.8, 1.2) + 0.25 * entropy) / len(c.new)
+            loss -= (ppo(ratio, a, 0.8, 1.2) + 0.25 * entropy) / len(c.new_logprobs)
     return loss / count(groups)
 
 

@@ -81,13 +81,13 @@ def production_loss(groups, config):
     objective = config.objective
     rows = [completion for group in groups for completion in group]
     rewards = torch.tensor([[c.reward for c in group] for group in groups], dtype=torch.float64)
-    new_logprobs = pad_rows([[lp.item() for lp in c.new] for c in rows]).requires_grad_()
+    new_logprobs = pad_rows([[lp.item() for lp in c.new_logprobs] for c in rows]).requires_grad_()
     batch = PolicyBatch(
         mask=~new_logprobs.detach().isnan(),
         advantages=torch.zeros(len(rows)),
         group_index=torch.arange(len(groups)).repeat_interleave(GROUP_SIZE),
         correct=torch.tensor([c.reward >= 1 for c in rows]),
-        old_logprobs=pad_rows([c.old for c in rows]),
+        old_logprobs=pad_rows([c.old_logprobs for c in rows]),
         sampler_logprobs=pad_rows([c.sampler for c in rows]),
         reference_logprobs=pad_rows([c.reference for c in rows]) if objective.needs_reference else None,
     )
@@ -183,7 +183,7 @@ def test_knobs_that_no_preset_uses_also_match_their_loops(knob):
 def assert_matches(changes, loop, groups):
     config = resolve(changes | {"sampling": {"max_new_tokens": MAX_NEW_TOKENS}})
     expected = loop(groups, MAX_NEW_TOKENS)
-    leaves = [lp for group in groups for completion in group for lp in completion.new]
+    leaves = [lp for group in groups for completion in group for lp in completion.new_logprobs]
     slopes = torch.autograd.grad(expected, leaves, allow_unused=True)
     loss, gradient = production_loss(groups, config)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-10, atol=1e-12)

@@ -35,7 +35,7 @@ def main() -> None:
     arguments = parser.parse_args()
     token = sys.stdin.readline().strip()
     try:
-        options = {"public": arguments.public, "existing": arguments.existing}
+        options = {"public": arguments.public, "allow_existing": arguments.existing}
         address = push(arguments.directory, arguments.repository, token, **options)
         print(_printable(address))  # noqa: T201 - the result of the command
     except PushFailed as error:

@@ -343,9 +343,9 @@ class Checkpoints:
         kept_names: set[str] = set()
         keep, spaced = self.config.checkpointing.keep, self.config.checkpointing.spaced
         spared_names = {
-            "copied": self.uploads.complete,
-            "uploading": self.uploads.uploading,
-            "damaged": self.damaged_names,
+            "copied_paths": self.uploads.complete,
+            "uploading_paths": self.uploads.uploading,
+            "damaged_ids": self.damaged_names,
         }
 
         def forget(session: Session) -> None:

@@ -148,7 +148,7 @@ def test_the_prompt_history_of_a_run_survives_an_interruption(sessions, queued, 
     assert train(interrupted_run, config, stop_after=3, prepare=remember).status == "queued"
     assert train(interrupted_run, config, prepare=remember) == Outcome("finished")
     assert series(sessions, interrupted_run) == series(sessions, straight_run)
-    visits = remembered[1].visits(remembered[1].values()["prompts"]).seen.flatten().tolist()
+    visits = remembered[1].visits(remembered[1].values()["prompts"]).visit_count.flatten().tolist()
     assert len(visits) == 8
     assert sum(visits) == 4 * 4
 

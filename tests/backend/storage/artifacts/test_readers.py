@@ -65,7 +65,7 @@ def take_store_away(monkeypatch):
         raise ArtifactFault("artifact store: away")
 
     def go_away():
-        for name in ("open", "size", "listing", "fetch", "try_out", "upload"):
+        for name in ("open", "size", "list_copies", "fetch", "try_out", "upload"):
             monkeypatch.setattr(ArtifactStore, name, fail)
 
     return go_away
