@@ -241,7 +241,7 @@ class Recorder:
                 write_groups(session, packed)
             for verdict in verdicts:
                 for kind, onset in verdict.onsets.items():
-                    keep_before(session, self.run_id, kind, **onset._asdict())
+                    keep_before(session, self.run_id, kind, healthy_step=onset.healthy, sick_step=onset.sick)
             self._add_events(session, events)
 
         return write
