@@ -84,6 +84,12 @@ test('distinct configs are columns and their meaning is said', () => {
   assert.equal(markdown, '| field | x\\|y |\n| --- | --- |\n| a\\_b | \\<b\\> 2 |\n');
 });
 
+test('fields that only some configs have come after those of all', () => {
+  const configs = [{ kl: { type: 'none' }, lr: 1 }, { kl: { type: 'k3', coef: 0.1 }, lr: 2 }];
+  const groups = configs.map((config, i) => ({ name: String(i), runs: [{ config }] }));
+  assert.deepEqual(makeConfigColumns(groups).paths, ['kl.type', 'lr', 'kl.coef']);
+});
+
 const METRICS = [
   ['reward/mean', { name: 'reward/mean', scale: ['rewards', 'length.penalty'] }],
   ['reward/correctness/mean', { name: 'reward/<term>/mean', scale: ['rewards'] }],

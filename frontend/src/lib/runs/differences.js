@@ -8,13 +8,16 @@ import { flatten, formatField, groupDifferences } from './config.js';
  */
 
 /**
- * Returns the fields that differ, except the seed, and a column for each distinct set of their values.
+ * Returns the fields that differ, except the seed, and a column for each distinct set of their values. Fields that only
+ * some configs have come last, because they follow from the choice of another field.
  * @param {import('./groups.js').Group[]} groups @returns {{paths: string[], columns: Column[]}}
  */
 export function makeConfigColumns(groups) {
-  const fields = groupDifferences(
+  const differences = groupDifferences(
     groups.map(({ name, runs }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
   );
+  const isPartial = (/** @type {{cells: unknown[][]}} */ { cells }) => cells.flat().includes(undefined);
+  const fields = [...differences.filter((field) => !isPartial(field)), ...differences.filter(isPartial)];
   /** @type {Map<string, Column>} */
   const columns = new Map();
   groups.forEach(({ name, runs }, i) => {
