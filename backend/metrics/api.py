@@ -13,14 +13,14 @@ from backend.base.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.paging import split_list
 from backend.http.routing import Router
-from backend.http.shared_answers import SharedAnswersOf
-from backend.metrics.answer import compact_item, make_answer
+from backend.http.shared_responses import SharedAnswersOf
 from backend.metrics.axes import is_metric
 from backend.metrics.csv import csv_lines
 from backend.metrics.grouping import MAX_KEYS, RUN_KEYS, is_key
 from backend.metrics.known import require_known
 from backend.metrics.lineage import load_stamps
-from backend.metrics.schemas import SeriesAnswer, SpreadKind
+from backend.metrics.response import compact_item, make_answer
+from backend.metrics.schemas import SeriesResponse, SpreadKind
 from backend.metrics.view import View
 from backend.storage.run_lookup import load_run_names, require_run
 
@@ -53,7 +53,7 @@ GROUP_BY_DESCRIPTION = (
 )
 
 
-@router.get("/series", response_model=SeriesAnswer, response_model_exclude_none=True)
+@router.get("/series", response_model=SeriesResponse, response_model_exclude_none=True)
 def series(  # noqa: PLR0913, PLR0917 - query parameters
     request: Request,
     session: ReadSession,

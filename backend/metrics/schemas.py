@@ -76,7 +76,7 @@ class Missing(Documented):
     reason: str
 
 
-class SeriesAnswer(Documented):
+class SeriesResponse(Documented):
     """The requested curves."""
 
     series: list[SeriesItem]

@@ -14,7 +14,7 @@ from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.paging import make_page
 from backend.http.responses import Cursor, Json, items_as_json
 from backend.http.routing import Router
-from backend.http.shared_answers import SharedAnswersOf
+from backend.http.shared_responses import SharedAnswersOf
 from backend.http.timeout import take_time
 from backend.http.upload import CannotStore
 from backend.metrics.lineage import load_stamps
@@ -43,7 +43,7 @@ from backend.rollouts.schemas import (
     ProbeMatrix,
     PromptAtlas,
     StepPage,
-    TokensAnswer,
+    TokensResponse,
     WhatIf,
     WhatIfOrder,
 )
@@ -276,7 +276,7 @@ def compute_again(order: WhatIfOrder, request: Request, session: ReadSession) ->
     return Json(compute_what_if(session, order, allowance))
 
 
-@router.get("/{completion_id}/tokens", response_model=TokensAnswer)
+@router.get("/{completion_id}/tokens", response_model=TokensResponse)
 def tokens(completion_id: str, session: ReadSession) -> Json:
     """A completion token by token: strings and values such as log-probability and entropy."""
     return Json(load_tokens(session, completion_id))

@@ -207,7 +207,7 @@ class Alternatives(Documented):
     """Strings by token id, for the tokens of the group's completions."""
 
 
-class TokensAnswer(Documented):
+class TokensResponse(Documented):
     """The tokens of a completion with their values."""
 
     id: str
@@ -356,7 +356,7 @@ class Snippet(Documented):
     is_end: bool
 
 
-class FoundItem(Documented):
+class SearchMatch(Documented):
     """A completion that matches a search."""
 
     id: str
@@ -381,10 +381,10 @@ class FoundItem(Documented):
     snippet: Snippet
 
 
-class FoundPage(Documented):
+class SearchMatchPage(Documented):
     """A page of search results."""
 
-    items: list[FoundItem]
+    items: list[SearchMatch]
     next: str | None
     searched_to: int | None
     """Step at which the time limit ended the page before it was full; `next` continues there."""
@@ -433,7 +433,7 @@ class LiftItem(Documented):
     """`log_odds` divided by its standard deviation."""
 
 
-class LiftAnswer(Documented):
+class LiftResponse(Documented):
     """Phrases that distinguish two sets of completions."""
 
     a: LiftSide
@@ -444,7 +444,7 @@ class LiftAnswer(Documented):
     """Phrases that are more frequent in the first set, most certain first."""
 
 
-class RefusedRow(Documented):
+class RejectedRow(Documented):
     """A row that was refused, with the reason."""
 
     row: int
@@ -458,6 +458,6 @@ class ImportedJudgements(Documented):
     rows: int
     stored: int
     unchanged: int
-    refused: list[RefusedRow]
+    refused: list[RejectedRow]
     """The first 100 refused rows."""
     refused_rows: int

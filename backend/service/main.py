@@ -37,7 +37,7 @@ from backend.http.guard import Guard
 from backend.http.openapi import complete_schema
 from backend.http.problem_details import add_error_handlers
 from backend.http.read_budget import ReadBudget
-from backend.http.shared_answers import SharedAnswers
+from backend.http.shared_responses import SharedResponses
 from backend.http.timeout import RequestTimeout
 from backend.metrics import api as metrics
 from backend.rollouts import api as rollouts
@@ -97,7 +97,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=_life,
     )
     app.state.lab = Lab(settings, engine, open_sessions(engine))
-    app.state.shared_answers = SharedAnswers()
+    app.state.shared_responses = SharedResponses()
     app.state.broadcaster = Broadcaster(app.state.lab.sessions, lambda: fingerprint(settings))
     app.state.browser_sessions = BrowserSessions(app.state.lab.sessions)
     app.state.streams = Counter()

@@ -51,7 +51,12 @@ declare namespace Api {
     value: number;
     step: number;
   }
-  interface BreakdownAnswer {
+  interface BreakdownExample {
+    window: 'before' | 'after';
+    step: number;
+    group: string;
+  }
+  interface BreakdownResponse {
     run: string;
     metric: string;
     by: 'prompt' | 'group' | 'flag' | 'length' | 'term';
@@ -62,11 +67,6 @@ declare namespace Api {
     of: number;
     notes: string[];
     rows: BreakdownRow[];
-  }
-  interface BreakdownExample {
-    window: 'before' | 'after';
-    step: number;
-    group: string;
   }
   interface BreakdownRow {
     kind: 'category' | 'others' | 'not_stored';
@@ -361,31 +361,6 @@ declare namespace Api {
     tokens: number | null;
     refusal: string;
   }
-  interface FoundItem {
-    id: string;
-    group: string;
-    run: string;
-    step: number;
-    kind: string;
-    prompt_index: number;
-    prompt_id: string;
-    prompt: string;
-    answer: string;
-    position: number;
-    reward: number | string | null;
-    correct: boolean | null;
-    tokens: number;
-    finish_reason: string;
-    flags: string[];
-    labels: LabelItem[];
-    snippet: Snippet;
-  }
-  interface FoundPage {
-    items: FoundItem[];
-    next: string | null;
-    searched_to: number | null;
-    waiting: number;
-  }
   interface GroupItem {
     id: string;
     run: string;
@@ -423,15 +398,6 @@ declare namespace Api {
   interface HelpMatches {
     items: HelpMatch[];
   }
-  interface ImportAnswer {
-    run: string | null;
-    name: string;
-    experiment: string;
-    variant: string;
-    seed: number;
-    runs: RunItemOfImport[];
-    report: ImportReport;
-  }
   interface ImportReport {
     format: string;
     format_title: string;
@@ -453,11 +419,20 @@ declare namespace Api {
     config_fields: number;
     notes: string[];
   }
+  interface ImportResponse {
+    run: string | null;
+    name: string;
+    experiment: string;
+    variant: string;
+    seed: number;
+    runs: RunItemOfImport[];
+    report: ImportReport;
+  }
   interface ImportedJudgements {
     rows: number;
     stored: number;
     unchanged: number;
-    refused: RefusedRow[];
+    refused: RejectedRow[];
     refused_rows: number;
   }
   type JsonValue = unknown;
@@ -496,18 +471,18 @@ declare namespace Api {
     seed: number;
     status: string;
   }
-  interface LiftAnswer {
-    a: LiftSide;
-    b: LiftSide;
-    items: LiftItem[];
-    fell: LiftItem[];
-  }
   interface LiftItem {
     phrase: string;
     a: number;
     b: number;
     log_odds: number;
     z: number;
+  }
+  interface LiftResponse {
+    a: LiftSide;
+    b: LiftSide;
+    items: LiftItem[];
+    fell: LiftItem[];
   }
   interface LiftSide {
     label: string;
@@ -710,7 +685,7 @@ declare namespace Api {
     last: number | null;
     drift: number | null;
   }
-  interface PushAnswer {
+  interface PushResponse {
     run: string;
     status: string;
     stop: boolean;
@@ -732,7 +707,7 @@ declare namespace Api {
     examples: WrongReference[];
     reward: number | null;
   }
-  interface RefusedRow {
+  interface RejectedRow {
     row: number;
     reason: string;
   }
@@ -876,6 +851,31 @@ declare namespace Api {
   interface SearchList {
     items: SearchItem[];
   }
+  interface SearchMatch {
+    id: string;
+    group: string;
+    run: string;
+    step: number;
+    kind: string;
+    prompt_index: number;
+    prompt_id: string;
+    prompt: string;
+    answer: string;
+    position: number;
+    reward: number | string | null;
+    correct: boolean | null;
+    tokens: number;
+    finish_reason: string;
+    flags: string[];
+    labels: LabelItem[];
+    snippet: Snippet;
+  }
+  interface SearchMatchPage {
+    items: SearchMatch[];
+    next: string | null;
+    searched_to: number | null;
+    waiting: number;
+  }
   interface SearchSettings {
     sampler?: 'tpe' | 'random';
     metric?: string;
@@ -903,11 +903,6 @@ declare namespace Api {
     best: number | null;
     chosen: boolean;
   }
-  interface SeriesAnswer {
-    series: SeriesItem[];
-    missing: Missing[];
-    cursor: string | null;
-  }
   interface SeriesItem {
     run?: string | null;
     group?: string | null;
@@ -925,6 +920,11 @@ declare namespace Api {
     low?: (number | null)[] | null;
     high?: (number | null)[] | null;
     end?: End | null;
+  }
+  interface SeriesResponse {
+    series: SeriesItem[];
+    missing: Missing[];
+    cursor: string | null;
   }
   interface Session {
     role: Role;
@@ -1015,7 +1015,7 @@ declare namespace Api {
     text: string;
     turn: TurnItem | null;
   }
-  interface TokensAnswer {
+  interface TokensResponse {
     id: string;
     tokens: string[];
     token_ids: number[];

@@ -183,7 +183,7 @@ declare namespace Api {
                 : Path extends keyof Fixed
                   ? Fixed[Path]
                   : Path extends `/rollouts/${string}/tokens`
-                    ? TokensAnswer
+                    ? TokensResponse
                     : any;
 
   /** Addresses without parameters. */
@@ -203,7 +203,7 @@ declare namespace Api {
     '/run-fields': QueryFieldPage;
     '/run-values': RunValuePage;
     '/rollouts/steps': StepPage;
-    '/series': SeriesAnswer;
+    '/series': SeriesResponse;
     '/session': Session;
     '/sessions': SessionPage;
     '/status': ServiceStatus;

@@ -12,9 +12,9 @@ from sqlalchemy import func, select, update
 
 from backend.base.settings import Settings
 from backend.metrics import blocks, sealing
-from backend.metrics.answer import next_cursor, read_visible_curves, single_items
 from backend.metrics.block_codec import decode
 from backend.metrics.reading import read_curves, read_points, valid_rows
+from backend.metrics.response import next_cursor, read_visible_curves, single_items
 from backend.metrics.view import View
 from backend.runs.deletion import begin_deletion, continue_deletions
 from backend.storage.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from backend.metrics.schemas import SeriesAnswer
+from backend.metrics.schemas import SeriesResponse
 from backend.metrics.store import write_points
 from tests.factories import make_run, seeded_metrics, write_metric
 
@@ -14,7 +14,7 @@ def series(client, runs, metrics, **params):
     ids = ",".join(run.id for run in runs)
     response = client.get("/api/v1/series", params={"runs": ids, "metrics": metrics, **params})
     assert response.status_code == 200, response.text
-    SeriesAnswer.model_validate(response.json())
+    SeriesResponse.model_validate(response.json())
     return response.json()
 
 

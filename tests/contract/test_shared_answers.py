@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 from starlette.datastructures import URL, Headers
 
-from backend.http.shared_answers import SharedAnswers
+from backend.http.shared_responses import SharedResponses
 from backend.metrics.store import write_points
 from backend.storage.models import Run
 from tests.factories import make_group, make_run, seeded_metrics, write_metric
@@ -89,7 +89,7 @@ def request(path="/a"):
 
 
 def test_concurrent_readers_share_the_work():
-    answers, thread_ids, calls, bodies = SharedAnswers(), [], [], []
+    answers, thread_ids, calls, bodies = SharedResponses(), [], [], []
 
     def make():
         calls.append(threading.get_ident())
@@ -109,7 +109,7 @@ def test_concurrent_readers_share_the_work():
 
 
 def test_a_failure_is_not_cached_and_memory_is_bounded():
-    answers = SharedAnswers(max_bytes=1_000)
+    answers = SharedResponses(max_bytes=1_000)
     with pytest.raises(ZeroDivisionError):
         answers.answer(request(), 1, lambda: 1 / 0)
     sizes = []

@@ -85,7 +85,10 @@ test('distinct configs are columns and their meaning is said', () => {
 });
 
 test('fields that only some configs have come after those of all', () => {
-  const configs = [{ kl: { type: 'none' }, lr: 1 }, { kl: { type: 'k3', coef: 0.1 }, lr: 2 }];
+  const configs = [
+    { kl: { type: 'none' }, lr: 1 },
+    { kl: { type: 'k3', coef: 0.1 }, lr: 2 },
+  ];
   const groups = configs.map((config, i) => ({ name: String(i), runs: [{ config }] }));
   assert.deepEqual(makeConfigColumns(groups).paths, ['kl.type', 'lr', 'kl.coef']);
 });

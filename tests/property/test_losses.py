@@ -92,7 +92,11 @@ def test_the_metrics_of_micro_batches_merge_into_those_of_the_batch(sample, obje
 
     def compute_metrics(rows):
         return policy_loss(
-            sample.new_logprobs[rows], batch.rows(rows), objective, weights.rows(rows), entropy=sample.entropy[rows]
+            sample.new_logprobs[rows],
+            batch.rows(rows),
+            objective,
+            weights.rows(rows),
+            entropy=sample.entropy[rows],
         ).metrics
 
     metrics_of_batch = compute_metrics(slice(None)).values()
@@ -150,7 +154,9 @@ def test_without_drift_every_rule_has_the_gradient_of_reinforce(sample, rule, we
 
 @given(samples(spread=3.0))
 def test_k3_is_never_negative_and_truncated_weights_never_exceed_their_cap(sample):
-    x = kl.log_ratio_to_reference(sample.new_logprobs.nan_to_num(), sample.batch.reference_logprobs.nan_to_num())
+    x = kl.log_ratio_to_reference(
+        sample.new_logprobs.nan_to_num(), sample.batch.reference_logprobs.nan_to_num()
+    )
     assert (kl.k3(x) >= 0).all()
     assert (kl.k3((x * 1e-9).float()) >= 0).all()
     assert (truncated_weights(x, cap=2.0).weights <= 2).all()

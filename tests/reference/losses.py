@@ -188,7 +188,10 @@ def reinforce(groups, max_new_tokens):
 
 def rloo(groups, max_new_tokens):
     rewards = [
-        [c.reward - 0.03 * sum(o - r for o, r in zip(c.old_logprobs, c.reference, strict=True)) for c in group]
+        [
+            c.reward - 0.03 * sum(o - r for o, r in zip(c.old_logprobs, c.reference, strict=True))
+            for c in group
+        ]
         for group in groups
     ]
     loss = 0.0
@@ -219,7 +222,9 @@ def ppo_preset(groups, max_new_tokens):
 def ppo_kl(groups, max_new_tokens):
     loss = 0.0
     for c, advantages in judged_by_a_critic(groups, lambda _: 0.95):
-        for ratio, a, new_logprob, old_logprob in zip(ratios(c), advantages, c.new_logprobs, c.old_logprobs, strict=True):
+        for ratio, a, new_logprob, old_logprob in zip(
+            ratios(c), advantages, c.new_logprobs, c.old_logprobs, strict=True
+        ):
             loss -= ratio * a - 1.0 * ratio * k3(new_logprob, old_logprob)
     return loss / tokens(groups)
 
@@ -454,7 +459,10 @@ def two_grpo(groups, max_new_tokens):
 def gspo_token(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        sequence = math.exp(sum(n.item() - o for n, o in zip(c.new_logprobs, c.old_logprobs, strict=True)) / len(c.new_logprobs))
+        sequence = math.exp(
+            sum(n.item() - o for n, o in zip(c.new_logprobs, c.old_logprobs, strict=True))
+            / len(c.new_logprobs)
+        )
         completion_loss = 0.0
         for new_logprob in c.new_logprobs:
             completion_loss -= ppo(
@@ -493,9 +501,9 @@ def rspo(groups, max_new_tokens):
 def deepseek_v32(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
-        drift = sum(mu - new_logprob.item() for mu, new_logprob in zip(c.sampler, c.new_logprobs, strict=True)) / len(
-            c.new_logprobs
-        )
+        drift = sum(
+            mu - new_logprob.item() for mu, new_logprob in zip(c.sampler, c.new_logprobs, strict=True)
+        ) / len(c.new_logprobs)
         kept_factor = 0.0 if a < 0 and drift > 0.5 else 1.0
         for ratio, new_logprob, reference in zip(ratios(c), c.new_logprobs, c.reference, strict=True):
             token = kept_factor * ppo(ratio, a, 0.8, 1.2) - 0.001 * ratio * k3(new_logprob, reference)
@@ -524,7 +532,9 @@ def grpo_book_kl(groups, max_new_tokens):
 def deepseek_v32_book(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        drift = (sum(c.old_logprobs) - sum(new_logprob.item() for new_logprob in c.new_logprobs)) / len(c.new_logprobs)
+        drift = (sum(c.old_logprobs) - sum(new_logprob.item() for new_logprob in c.new_logprobs)) / len(
+            c.new_logprobs
+        )
         kept_factor = 0.0 if a < 0 and drift > 0.1 else 1.0
         ratio = torch.exp(sum(c.new_logprobs) - sum(c.old_logprobs))
         loss -= kept_factor * _book_objective(c, a) - 0.02 * ratio * (sum(c.new_logprobs) - sum(c.reference))
@@ -682,7 +692,8 @@ def fipo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         log_ratios = [
-            new_logprob.item() - old_logprob for new_logprob, old_logprob in zip(c.new_logprobs, c.old_logprobs, strict=True)
+            new_logprob.item() - old_logprob
+            for new_logprob, old_logprob in zip(c.new_logprobs, c.old_logprobs, strict=True)
         ]
         for t, ratio in enumerate(ratios(c)):
             future = sum(0.5 ** ((k - t) / 32) * log_ratios[k] for k in range(t, len(log_ratios)))
@@ -696,7 +707,9 @@ def fipo(groups, max_new_tokens):
 def vespo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
-        w = math.exp(sum(new_logprob.item() - s for new_logprob, s in zip(c.new_logprobs, c.sampler, strict=True)))
+        w = math.exp(
+            sum(new_logprob.item() - s for new_logprob, s in zip(c.new_logprobs, c.sampler, strict=True))
+        )
         k, rate = (2.0, 3.0) if a >= 0 else (3.0, 2.0)
         loss -= w**k * math.exp(rate * (1 - w)) * a * sum(c.new_logprobs)
     return loss / tokens(groups)
@@ -815,7 +828,8 @@ def masked_by_token(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
         drift = sum(
-            old_logprob - new_logprob.item() for old_logprob, new_logprob in zip(c.old_logprobs, c.new_logprobs, strict=True)
+            old_logprob - new_logprob.item()
+            for old_logprob, new_logprob in zip(c.old_logprobs, c.new_logprobs, strict=True)
         ) / len(c.new_logprobs)
         kept_factor = 0.0 if a < 0 and drift > 0.05 else 1.0
         for ratio, old_logprob in zip(ratios(c), c.old_logprobs, strict=True):

@@ -20,8 +20,8 @@ from backend.runs.workers.addresses import node_address
 from backend.runs.workers.devices import CPU, MAX_CPU_RANKS, Slot
 from backend.runs.workers.nodes import (
     BEAT_SECONDS,
-    Answer,
     Order,
+    OrderReply,
     Seat,
     State,
     find_order,
@@ -148,7 +148,7 @@ class NodeSeat:
         """
         return 0 if self.rank else max_devices(self.seats())
 
-    def say(self, answer: Answer) -> None:
+    def say(self, answer: OrderReply) -> None:
         """Send an answer to the leader."""
         with left_for_later("answer the leader"), self._sessions.begin() as session:
             write_message(session, *self._seat_key, answer)
@@ -315,4 +315,4 @@ class NodeFollower:
         return not is_trained_now
 
     def _answer(self, order: Order, state: State, reason: str = "", **details: Any) -> None:
-        self._seat.say(Answer(order.run_id, order.attempt, state, reason, **details))
+        self._seat.say(OrderReply(order.run_id, order.attempt, state, reason, **details))

@@ -39,7 +39,7 @@ Body = Mapping[str, Any]
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs every request
 
 
-class AnswerTooLong(Exception):
+class ResponseTooLong(Exception):
     """Raised if a server's answer exceeds the size limit."""
 
 
@@ -142,7 +142,7 @@ class Endpoint:
             except TimeoutError:
                 error = NoScore(f"no answer within {self.timeout_seconds:g} seconds")
                 retry_after = ""
-            except AnswerTooLong as failure:
+            except ResponseTooLong as failure:
                 error = NoScore(str(failure))
                 retry_after = ""
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as failure:
@@ -203,7 +203,7 @@ async def read_answer(
             blocks.append(block)
             size += len(block)
             if size > max_bytes:
-                raise AnswerTooLong(f"its answer is longer than {max_bytes:,} bytes")
+                raise ResponseTooLong(f"its answer is longer than {max_bytes:,} bytes")
         return response.status_code, response.headers, b"".join(blocks)
 
 

@@ -12,7 +12,7 @@ import httpx2
 from backend.base.errors import EngineFailed
 from backend.base.redaction import redact
 from backend.base.text import clean_text, read_json
-from worker.rewards.endpoint import RETRIED_STATUSES, AnswerTooLong, pause_seconds, read_answer
+from worker.rewards.endpoint import RETRIED_STATUSES, ResponseTooLong, pause_seconds, read_answer
 from worker.rollout.engine import Interrupted
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Rejected(Exception):
         self.status = status
 
 
-class BadAnswer(Exception):
+class BadResponse(Exception):
     """Raised for an answer that cannot be used. A retry may return a better one."""
 
 
@@ -152,7 +152,7 @@ class EngineClient:
                 wait = headers.get("retry-after", "")
             except TimeoutError:
                 error = f"gave no answer within {self.timeout_seconds:g} seconds"
-            except BadAnswer as failure:
+            except BadResponse as failure:
                 error = f"gave an invalid response: {failure}"
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as failure:
                 error = f"cannot be reached ({type(failure).__name__})"
@@ -170,8 +170,8 @@ class EngineClient:
         body = None if request.body is None else json.dumps(request.body).encode()
         try:
             return await read_answer(client, request.method, url, content=body, max_bytes=self.max_bytes)
-        except AnswerTooLong as error:
-            raise BadAnswer(str(error)) from error
+        except ResponseTooLong as error:
+            raise BadResponse(str(error)) from error
 
     def _failure_text(self, server: int, request: Request, error: str) -> str:
         return f"the engine at {self.server_name(server)} {error}, asked for {request.path.partition('?')[0]}"
@@ -182,7 +182,7 @@ class EngineClient:
             answer = _parse_json(content)
             error = answer.get("error", answer) if isinstance(answer, dict) else {}
             message = error.get("message", "") if isinstance(error, dict) else error
-        except BadAnswer:
+        except BadResponse:
             message = ""
         text = " ".join(clean_text(str(message)).split())
         if self.api_key:
@@ -194,4 +194,4 @@ def _parse_json(content: bytes) -> Any:
     try:
         return read_json(content)
     except ValueError:
-        raise BadAnswer("it is not JSON") from None
+        raise BadResponse("it is not JSON") from None

@@ -21,8 +21,8 @@ from worker.policy.model import Policy
 from worker.prompt import Prompt
 from worker.rollout.engine import Samples, SamplingLike, encoded_prompts
 from worker.rollout.openenv.episodes import OpenEnvEpisodes
-from worker.rollout.tool_calls import FoundCall, call_form
-from worker.rollout.tools import ToolAnswer, Toolbox, tool_schema
+from worker.rollout.tool_calls import ParsedCall, call_form
+from worker.rollout.tools import Toolbox, ToolResult, tool_schema
 from worker.rollout.turns import Episode, TakesTurns, TurnTaking, require_call, round_generator, turn_decoding
 from worker.types import Completion
 
@@ -110,7 +110,7 @@ class Episodes(TurnTaking):
             self._take_answer(episode, call, answers.get(id(episode)))
             episode.call = None
 
-    def _take_answer(self, episode: Episode, call: FoundCall, answer: ToolAnswer | None) -> None:
+    def _take_answer(self, episode: Episode, call: ParsedCall, answer: ToolResult | None) -> None:
         """Append the complete answer, or nothing if no tokens would remain to continue."""
         turn = self._make_turn(episode, call)
         if answer is None:

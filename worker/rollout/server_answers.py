@@ -8,7 +8,7 @@ import numpy as np
 
 from worker.policy.model import Policy
 from worker.rollout.engine import SamplingLike, make_completion
-from worker.rollout.engine_client import BadAnswer
+from worker.rollout.engine_client import BadResponse
 from worker.types import Completion
 
 MAX_LOGPROB_NATS = 1e-3
@@ -35,12 +35,12 @@ def read_completions(
 ) -> list[Completion]:
     """Return the `count` completions in an answer of /v1/completions, or raise BadAnswer or OtherWeights."""
     if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
-        raise BadAnswer("it has no choices")
+        raise BadResponse("it has no choices")
     if answer.get("model") != model:
         raise OtherWeights
     choices = sorted(answer["choices"], key=lambda choice: choice["index"])
     if [choice["index"] for choice in choices] != list(range(count)):
-        raise BadAnswer(f"it has {len(choices)} completions, {count} were asked for")
+        raise BadResponse(f"it has {len(choices)} completions, {count} were asked for")
     return [_completion(choice, policy, prompt, sampling, version=version) for choice in choices]
 
 
@@ -52,7 +52,7 @@ def _completion(
     logprobs = _logprobs((choice.get("logprobs") or {}).get("token_logprobs"), count=len(ids))
     reason = choice.get("finish_reason")
     if reason not in ("stop", "length"):
-        raise BadAnswer(f"a completion was ended by {str(reason)[:40]!r}")
+        raise BadResponse(f"a completion was ended by {str(reason)[:40]!r}")
     _check_end(ids, reason, policy, sampling)
     completion = make_completion(
         policy,
@@ -65,27 +65,27 @@ def _completion(
 
 def _check_prompt(prompt_ids: Any, prompt: Sequence[int]) -> None:
     if prompt_ids is not None and prompt_ids != list(prompt):
-        raise BadAnswer("it continues other tokens than the prompt's")
+        raise BadResponse("it continues other tokens than the prompt's")
 
 
 def _ids(ids: Any, policy: Policy, *, limit: int) -> list[int]:
     if not isinstance(ids, list) or not ids:
-        raise BadAnswer("it has no token ids (return_token_ids needs vLLM 0.10.2 or later)")
+        raise BadResponse("it has no token ids (return_token_ids needs vLLM 0.10.2 or later)")
     size = policy.model.get_input_embeddings().weight.shape[0]
     if not all(type(index) is int and 0 <= index < size for index in ids):
-        raise BadAnswer(f"it has token ids that the policy's vocabulary of {size} lacks")
+        raise BadResponse(f"it has token ids that the policy's vocabulary of {size} lacks")
     if len(ids) > limit:
-        raise BadAnswer(f"it has {len(ids)} tokens, at most {limit} were asked for")
+        raise BadResponse(f"it has {len(ids)} tokens, at most {limit} were asked for")
     return ids
 
 
 def _logprobs(logprobs: Any, *, count: int) -> list[float]:
     if not isinstance(logprobs, list) or len(logprobs) != count:
-        raise BadAnswer("it has not one log-probability for each token")
+        raise BadResponse("it has not one log-probability for each token")
     if not all(
         type(value) in (int, float) and MIN_LOGPROB_NATS < value < MAX_LOGPROB_NATS for value in logprobs
     ):
-        raise BadAnswer("it has log-probabilities that are none")
+        raise BadResponse("it has log-probabilities that are none")
     return logprobs
 
 
@@ -95,12 +95,12 @@ def _check_end(ids: Sequence[int], reason: str, policy: Policy, sampling: Sampli
     """
     stops = [position for position, index in enumerate(ids) if index in policy.stop_ids]
     if reason == "stop" and stops != [len(ids) - 1]:
-        raise BadAnswer(
+        raise BadResponse(
             "a completion ended without one of the policy's stop tokens at its end (the server may add some "
             "of its own: start it with --generation-config vllm)"
         )
     if reason == "length" and (stops or len(ids) < sampling.max_new_tokens):
-        raise BadAnswer("a completion was cut before its length cap: the server's context is too short")
+        raise BadResponse("a completion was cut before its length cap: the server's context is too short")
 
 
 def read_models(answer: Any) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ def read_models(answer: Any) -> list[dict[str, Any]]:
     try:
         return [dict(model, id=str(model["id"])) for model in answer["data"]]
     except (KeyError, TypeError, ValueError):
-        raise BadAnswer("it is not a list of models") from None
+        raise BadResponse("it is not a list of models") from None
 
 
 def read_tokens(answer: Any) -> list[Any]:
@@ -116,13 +116,13 @@ def read_tokens(answer: Any) -> list[Any]:
     try:
         return list(answer["tokens"])
     except (KeyError, TypeError):
-        raise BadAnswer("it has no tokens") from None
+        raise BadResponse("it has no tokens") from None
 
 
 def check_emptied(answer: Any) -> None:
     """Check that the keys and values of the old weights are gone. Older versions return no confirmation."""
     if isinstance(answer, dict) and answer.get("success") is False:
-        raise BadAnswer("it still holds keys and values of old weights: is another client using it?")
+        raise BadResponse("it still holds keys and values of old weights: is another client using it?")
 
 
 def read_version(answer: Any) -> str:

@@ -24,7 +24,7 @@ from worker.policy.adapter import is_adapted
 from worker.policy.model import Policy
 from worker.prompt import Prompt
 from worker.rollout.engine import SamplingLike, encoded_prompts
-from worker.rollout.engine_client import BadAnswer, EngineClient, Rejected, Request
+from worker.rollout.engine_client import BadResponse, EngineClient, Rejected, Request
 from worker.rollout.server_answers import (
     OtherWeights,
     check_emptied,
@@ -332,7 +332,7 @@ class ServerEngine:
                 )
                 return completions * (group_size // completion_count)
             except (AttributeError, KeyError, TypeError) as error:
-                raise BadAnswer(f"it has another form than vLLM's ({type(error).__name__})") from None
+                raise BadResponse(f"it has another form than vLLM's ({type(error).__name__})") from None
 
         return Request("POST", "/v1/completions", body, read)
 

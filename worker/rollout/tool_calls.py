@@ -23,7 +23,7 @@ KEY = re.compile(r"([\w.()*+/^%-]{1,200})=")
 OPENED, CLOSED = "<tool_call>", "</tool_call>"
 
 
-class FoundCall(NamedTuple):
+class ParsedCall(NamedTuple):
     """The position of a call within a text, in characters."""
 
     call: ToolCall
@@ -46,7 +46,7 @@ class CallForm(Protocol):
     marks: Sequence[str]
     """Texts that can end a call. Only tokens that contain one are examined."""
 
-    def find(self, text: str) -> FoundCall | None:
+    def find(self, text: str) -> ParsedCall | None:
         """Return the first call in the policy's text since the last answer, or None."""
         ...
 
@@ -68,15 +68,15 @@ class PlainForm:
             *(["```"] if self.has_python else []),
         ]
 
-    def find(self, text: str) -> FoundCall | None:
+    def find(self, text: str) -> ParsedCall | None:
         """See CallForm. Brackets count only if they name a tool, so that lists remain text."""
         calls = [
-            FoundCall(ToolCall(match[1], match[2].strip()), *match.span())
+            ParsedCall(ToolCall(match[1], match[2].strip()), *match.span())
             for match in BRACKETS.finditer(text)
             if match[1] in SCHEMAS
         ]
         if self.has_python and (match := FENCE.search(text)):
-            calls.append(FoundCall(ToolCall("python", match[1]), *match.span()))
+            calls.append(ParsedCall(ToolCall("python", match[1]), *match.span()))
         return min(calls, key=lambda call: call.end, default=None)
 
     def frame(self, call: ToolCall) -> Frame:
@@ -94,10 +94,10 @@ class EquationForm:
         [self.tool] = config.tools
         self.pattern = ARITHMETIC if self.tool == "calculator" else KEY
 
-    def find(self, text: str) -> FoundCall | None:
+    def find(self, text: str) -> ParsedCall | None:
         """See CallForm."""
         match = self.pattern.search(text)
-        return match and FoundCall(ToolCall(self.tool, match[1].strip()), *match.span())
+        return match and ParsedCall(ToolCall(self.tool, match[1].strip()), *match.span())
 
     def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - required by the protocol
         """See CallForm."""
@@ -118,13 +118,13 @@ class TemplateForm:
             *policy.form.answer_frame([policy.tokenizer.decode([i]) for i in policy.stop_ids])
         )
 
-    def find(self, text: str) -> FoundCall | None:
+    def find(self, text: str) -> ParsedCall | None:
         """See CallForm."""
         start = text.find(OPENED, max(0, text.rfind(CLOSE_TAG)))
         end = text.find(CLOSED, start)
         if start < 0 or end < 0:
             return None
-        return FoundCall(_json_call(text[start + len(OPENED) : end]), start, end + len(CLOSED))
+        return ParsedCall(_json_call(text[start + len(OPENED) : end]), start, end + len(CLOSED))
 
     def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - required by the protocol
         """See CallForm."""

@@ -43,7 +43,7 @@ class ToolCall(NamedTuple):
     """Reason why the call cannot be answered, if that is already known."""
 
 
-class ToolAnswer(NamedTuple):
+class ToolResult(NamedTuple):
     """The answer to a call."""
 
     text: str
@@ -69,7 +69,7 @@ class Toolbox:
         if self._sandboxes:
             self.answer([(ToolCall("python", "1"), Prompt("", "", "", ""))])
 
-    def answer(self, calls: Sequence[tuple[ToolCall, Prompt]]) -> list[ToolAnswer]:
+    def answer(self, calls: Sequence[tuple[ToolCall, Prompt]]) -> list[ToolResult]:
         """Return the answer to each call in order. Programs run in parallel, each in a separate process."""
         with self._turn, ThreadPoolExecutor(max(1, len(self._sandboxes))) as pool:
             free_sandboxes: SimpleQueue[Sandbox] = SimpleQueue()
@@ -84,14 +84,14 @@ class Toolbox:
 
     def _answer_timed(
         self, call: ToolCall, prompt: Prompt, free_sandboxes: "SimpleQueue[Sandbox]"
-    ) -> ToolAnswer:
+    ) -> ToolResult:
         started_at = time.perf_counter()
         answer = self._answer(call, prompt, free_sandboxes)
         return answer._replace(seconds=time.perf_counter() - started_at)
 
-    def _answer(self, call: ToolCall, prompt: Prompt, free_sandboxes: "SimpleQueue[Sandbox]") -> ToolAnswer:
+    def _answer(self, call: ToolCall, prompt: Prompt, free_sandboxes: "SimpleQueue[Sandbox]") -> ToolResult:
         if call.problem or len(call.text) > MAX_CALL_CHARACTERS:
-            return ToolAnswer(f"error: {call.problem or 'the call is too long'}", "failed")
+            return ToolResult(f"error: {call.problem or 'the call is too long'}", "failed")
         tool = next((name for name in self.config.tools if name == call.tool), None)
         match tool:
             case "calculator":
@@ -102,13 +102,13 @@ class Toolbox:
                 return self._run(call.text, free_sandboxes)
             case None:
                 tool_names = ", ".join(self.config.tools)
-                return ToolAnswer(
+                return ToolResult(
                     f"error: there is no tool {call.tool[:40]!r}; there are {tool_names}", "failed"
                 )
             case _:
                 assert_never(tool)
 
-    def _run(self, program: str, free_sandboxes: "SimpleQueue[Sandbox]") -> ToolAnswer:
+    def _run(self, program: str, free_sandboxes: "SimpleQueue[Sandbox]") -> ToolResult:
         """Run a program. The sandbox kills programs that hang, print too much or attack."""
         sandbox, seconds = free_sandboxes.get(), self.config.timeout_seconds
         try:
@@ -124,46 +124,46 @@ class Toolbox:
         except Unusable as error:
             raise EnvironmentFailed(f"the tool python cannot run here: {error}") from error
         except TimedOut:
-            return ToolAnswer(f"error: no answer within {seconds:g} seconds", "timeout")
+            return ToolResult(f"error: no answer within {seconds:g} seconds", "timeout")
         except (SandboxError, ValueError):
-            return ToolAnswer("error: the program was ended by the sandbox", "killed")
+            return ToolResult("error: the program was ended by the sandbox", "killed")
         finally:
             free_sandboxes.put(sandbox)
         return _answer_program(output, code)
 
 
-def _answer_calculation(expression: str) -> ToolAnswer:
+def _answer_calculation(expression: str) -> ToolResult:
     try:
-        return ToolAnswer(calculate(expression), "ok")
+        return ToolResult(calculate(expression), "ok")
     except BadExpression as error:
-        return ToolAnswer(f"error: {error}", "failed")
+        return ToolResult(f"error: {error}", "failed")
 
 
-def _answer_lookup(key: str, table: Any) -> ToolAnswer:
+def _answer_lookup(key: str, table: Any) -> ToolResult:
     """Return the value of a key, matched exactly or ignoring case and surrounding space."""
     if not isinstance(table, dict):
-        return ToolAnswer("error: there is no table for this question", "failed")
+        return ToolResult("error: there is no table for this question", "failed")
     stripped_key = key.strip()
     entry = table.get(stripped_key)
     if entry is None:
         alike = {str(name).strip().casefold(): value for name, value in table.items()}
         entry = alike.get(stripped_key.casefold())
     if entry is None:
-        return ToolAnswer("error: there is no such key", "failed")
-    return ToolAnswer(str(entry), "ok")
+        return ToolResult("error: there is no such key", "failed")
+    return ToolResult(str(entry), "ok")
 
 
-def _answer_program(output: str, code: int) -> ToolAnswer:
+def _answer_program(output: str, code: int) -> ToolResult:
     """Return a program's output, or an error if a signal ended it: at a limit or by the system call
     filter.
     """
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
-        return ToolAnswer("error: the program took too long", "timeout")
+        return ToolResult("error: the program took too long", "timeout")
     if code < 0:
-        return ToolAnswer("error: the program was ended by the sandbox", "killed")
+        return ToolResult("error: the program was ended by the sandbox", "killed")
     if code == 0:
-        return ToolAnswer(output.rstrip("\n"), "ok")
-    return ToolAnswer(output.rstrip("\n") or f"error: exit code {code}", "failed")
+        return ToolResult(output.rstrip("\n"), "ok")
+    return ToolResult(output.rstrip("\n") or f"error: exit code {code}", "failed")
 
 
 def tool_schema(name: ToolName) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from worker.prompt import Prompt
 from worker.rollout.engine import Samples, SamplingLike
 from worker.rollout.observations import ObservationEncoder
 from worker.rollout.sampler import Decoding
-from worker.rollout.tool_calls import CallForm, FoundCall
-from worker.rollout.tools import ToolAnswer
+from worker.rollout.tool_calls import CallForm, ParsedCall
+from worker.rollout.tools import ToolResult
 from worker.types import Completion, EpisodeResult, Turn
 
 UNANSWERED = "unanswered"
@@ -40,7 +40,7 @@ class Episode:
     turns: list[Turn] = field(default_factory=list)
     turn_start: int = 0
     """Index of the first token after the last observation."""
-    call: FoundCall | None = None
+    call: ParsedCall | None = None
     """Call that is not answered yet."""
     is_over: bool = False
     stopped: bool = False
@@ -160,20 +160,20 @@ class TurnTaking:
             at_end = episode.room <= 0 or (stopped and call is None)
             episode.is_over = at_end and call is None
 
-    def _call(self, episode: Episode, turn_ids: list[int]) -> FoundCall | None:
+    def _call(self, episode: Episode, turn_ids: list[int]) -> ParsedCall | None:
         """Return the call that this turn makes, if any. After the last turn, a call is only recorded."""
         if any(turn.outcome == UNANSWERED for turn in episode.turns):
             return None
         return self.form.find("".join(self._token_strings(turn_ids)))
 
-    def _make_turn(self, episode: Episode, call: FoundCall) -> Turn:
+    def _make_turn(self, episode: Episode, call: ParsedCall) -> Turn:
         """Return the unanswered turn of a call, with its position."""
         token_strings = self._token_strings(episode.ids[episode.turn_start :])
         first, end = (episode.turn_start + index for index in _span(token_strings, call))
         position = len(episode.ids)
         return Turn(call.call.tool or "?", UNANSWERED, 0.0, (first, end), (position, position))
 
-    def _observe(self, episode: Episode, call: FoundCall, turn: Turn, answer: ToolAnswer) -> bool:
+    def _observe(self, episode: Episode, call: ParsedCall, turn: Turn, answer: ToolResult) -> bool:
         """Append the complete answer, or append nothing and return False if no tokens would remain to
         continue.
         """
@@ -211,7 +211,7 @@ class TurnTaking:
         return self.policy.token_texts.decode_each(ids)
 
 
-def require_call(call: FoundCall | None) -> FoundCall:
+def require_call(call: ParsedCall | None) -> ParsedCall:
     """Return the call, or raise ValueError if it is None."""
     if call is None:
         raise ValueError("an episode without a call waits for no answer")
@@ -239,7 +239,7 @@ def _tokens_until(token_strings: Sequence[str], end: int) -> int:
     return len(token_strings)
 
 
-def _span(token_strings: Sequence[str], call: FoundCall) -> tuple[int, int]:
+def _span(token_strings: Sequence[str], call: ParsedCall) -> tuple[int, int]:
     """Return the index of a call's first token and the index after its last token."""
     return max(0, _tokens_until(token_strings, call.start + 1) - 1), _tokens_until(token_strings, call.end)
 

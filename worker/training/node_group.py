@@ -25,8 +25,8 @@ from backend.runs.leases import fence
 from backend.runs.workers.addresses import listen
 from backend.runs.workers.nodes import (
     BEAT_SECONDS,
-    Answer,
     Order,
+    OrderReply,
     Seat,
     difference_sentence,
     load_seats,
@@ -173,7 +173,7 @@ class NodeGroup:
             self._end(f"{seat.title} was lost", is_own_fault=False)
 
     def _end(
-        self, reason: str, *, is_own_fault: bool, seat_answer: tuple[Seat, Answer] | None = None
+        self, reason: str, *, is_own_fault: bool, seat_answer: tuple[Seat, OrderReply] | None = None
     ) -> None:
         """End this process, and print the last output of the node's ranks to the run's log."""
         if self._is_over.wait(REPORT_GRACE_SECONDS if is_own_fault else 0):
@@ -203,14 +203,14 @@ class NodeGroup:
         self.file.unlink(missing_ok=True)
 
 
-def repeat_output(seat: Seat, answer: Answer) -> None:
+def repeat_output(seat: Seat, answer: OrderReply) -> None:
     """Print the last lines of a node whose ranks have failed, so that they appear in the run's log."""
     for line in answer.output.splitlines():
         sys.stdout.write(f"{seat.title}: {line}\n")
     sys.stdout.flush()
 
 
-def _refuse(seat: Seat, answer: Answer) -> None:
+def _refuse(seat: Seat, answer: OrderReply) -> None:
     """Raise the reason why a node does not join."""
     if answer.state == "refused":
         raise UnlikeRanks(f"{seat.title} {answer.reason}")

@@ -72,22 +72,22 @@ def hub_model(name: str, commit: str) -> HubModel:
     return cached_answer.answer
 
 
-class _Answer(NamedTuple):
+class _CachedResponse(NamedTuple):
     answer: HubModel | str
     """The model, or the reason why it is not available."""
     valid_until: float
     """Monotonic time until which a failure is cached."""
 
 
-_answers: dict[tuple[str, str], _Answer] = {}
+_answers: dict[tuple[str, str], _CachedResponse] = {}
 _one_at_a_time = Lock()
 
 
-def _cached_answer(name: str, commit: str) -> _Answer:
+def _cached_answer(name: str, commit: str) -> _CachedResponse:
     try:
-        return _Answer(cached_model(name, commit) or _HubRequests(name, commit).model(), 0.0)
+        return _CachedResponse(cached_model(name, commit) or _HubRequests(name, commit).model(), 0.0)
     except (HubModelError, UnreadableWeights) as error:
-        return _Answer(str(error), time.monotonic() + FAILURE_SECONDS)
+        return _CachedResponse(str(error), time.monotonic() + FAILURE_SECONDS)
 
 
 def cache_directory() -> Path:

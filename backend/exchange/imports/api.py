@@ -15,7 +15,7 @@ from backend.base.text import clean_text
 from backend.exchange.imports.importing import ImportRequest
 from backend.exchange.imports.plan import ROW_NUMBER
 from backend.exchange.imports.run_archive.store import import_any
-from backend.exchange.imports.schemas import ImportAnswer
+from backend.exchange.imports.schemas import ImportResponse
 from backend.http.dependencies import LabOf
 from backend.http.idempotency import Key
 from backend.http.responses import Json
@@ -37,8 +37,8 @@ Label = Annotated[str, Query(max_length=200)]
 @router.post(
     "",
     status_code=201,
-    response_model=ImportAnswer,
-    responses={200: {"description": "The report of a dry run", "model": ImportAnswer}},
+    response_model=ImportResponse,
+    responses={200: {"description": "The report of a dry run", "model": ImportResponse}},
     openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in TYPES}}},
 )
 async def create(  # noqa: PLR0913, PLR0917 - these are the query parameters

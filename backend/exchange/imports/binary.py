@@ -28,7 +28,7 @@ class Points(NamedTuple):
     time: Floats
 
 
-class Answer(NamedTuple):
+class SandboxReply(NamedTuple):
     """The contents of a part, and the number of its bytes that were read."""
 
     used: int
@@ -45,7 +45,7 @@ class BinaryReader:
         self._sandbox = file.sandbox
         self._left = file.max_values
 
-    def read(self, offset: int) -> Answer | None:
+    def read(self, offset: int) -> SandboxReply | None:
         """Return the part at an offset of the file, or None if no complete record is left; raise BadLog."""
         size = PART_BYTES
         while True:
@@ -63,7 +63,7 @@ class BinaryReader:
             if size > MAX_RECORD_BYTES:
                 raise BadLog(f"has a record of more than {MAX_RECORD_BYTES:,} bytes at byte {offset:,}")
 
-    def _ask(self, data: bytes, offset: int) -> Answer:
+    def _ask(self, data: bytes, offset: int) -> SandboxReply:
         document = {"data": b64encode(data).decode(), "offset": offset}
         try:
             return check_answer(self._sandbox.run_operation(self._operation, **document), len(data))
@@ -74,7 +74,7 @@ class BinaryReader:
             raise BadLog(f"cannot be read after byte {offset:,}: {error}") from None
 
 
-def check_answer(answer: Any, size: int) -> Answer:
+def check_answer(answer: Any, size: int) -> SandboxReply:
     """Return an answer after checking that its parts are consistent, because a compromised process may send
     anything.
     """
@@ -89,7 +89,7 @@ def check_answer(answer: Any, size: int) -> Answer:
     in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MAX_PART_NAMES)
     if not (is_consistent and in_range):
         raise invalid_reply()
-    return Answer(used_bytes, Points(names, name.astype(np.int64), step, value, time), metadata)
+    return SandboxReply(used_bytes, Points(names, name.astype(np.int64), step, value, time), metadata)
 
 
 def join_points(chunks: list[Points]) -> Points:

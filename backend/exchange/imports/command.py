@@ -16,7 +16,7 @@ from backend.base.settings import Settings
 from backend.base.text import clean_text
 from backend.exchange.imports.importing import ImportRequest
 from backend.exchange.imports.run_archive.store import import_any
-from backend.exchange.imports.schemas import ImportAnswer
+from backend.exchange.imports.schemas import ImportResponse
 from backend.storage.engine import open_engine, open_sessions
 
 MAX_SEED = 2**31
@@ -93,7 +93,7 @@ def _open_input(paths: Sequence[Path]) -> Iterator[IO[bytes]]:
         yield packed_file
 
 
-def report_lines(answer: ImportAnswer) -> Iterator[str]:
+def report_lines(answer: ImportResponse) -> Iterator[str]:
     """Yield the lines of the report for a terminal."""
     report = answer.report
     steps = f"steps {report.first_step:,} to {report.last_step:,}"

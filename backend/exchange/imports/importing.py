@@ -18,7 +18,7 @@ from backend.exchange.imports.additions import add_completions, check_takes, rea
 from backend.exchange.imports.formats import FORMATS, read_logs
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.plan import Plan, plan_import
-from backend.exchange.imports.schemas import ImportAnswer, RunItemOfImport, build_report
+from backend.exchange.imports.schemas import ImportResponse, RunItemOfImport, build_report
 from backend.exchange.imports.store import Names, lock_experiment, prepare_run, store_run
 from backend.exchange.imports.table import BadLog, excerpt
 from backend.http.idempotency import find_previous, request_digest
@@ -53,7 +53,9 @@ class ImportRequest:
     dry_run: bool = False
 
 
-def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, key: str = "") -> ImportAnswer:
+def import_log(
+    sessions: Sessions, file: IO[bytes], request: ImportRequest, *, key: str = ""
+) -> ImportResponse:
     """Create the runs of a log, or with `dry_run` only a report.
 
     Raise InvalidRequest for a file that cannot be imported, in which case nothing is stored.
@@ -88,7 +90,7 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
     ids = dict(zip(plans, run_ids, strict=False)) if not request.dry_run else {}
     first = next(iter(plans.values()))
     names_by_label = dict(zip(plans, names, strict=False))
-    return ImportAnswer(
+    return ImportResponse(
         run=next(iter(ids.values()), None),
         name=names[0].run,
         experiment=names[0].experiment,

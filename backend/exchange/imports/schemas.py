@@ -83,7 +83,7 @@ class RunItemOfImport(Documented):
     completions: int
 
 
-class ImportAnswer(Documented):
+class ImportResponse(Documented):
     """A report and the created runs (`dry_run` creates none). Names and report are those of the first run."""
 
     run: str | None

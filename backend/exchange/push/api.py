@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Path, Request
 from starlette.responses import FileResponse
 
-from backend.exchange.push.schemas import Batch, PushAnswer
+from backend.exchange.push.schemas import Batch, PushResponse
 from backend.exchange.push.store import Owner, push, read_push_state
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.responses import Json
@@ -26,13 +26,13 @@ Key = Annotated[
 ]
 
 
-@router.get("/api/v1/pushes/{key}", response_model=PushAnswer)
+@router.get("/api/v1/pushes/{key}", response_model=PushResponse)
 def show(key: Key, request: Request, session: ReadSession) -> Json:
     """State of a run that this token pushes, and whether it should stop."""
     return Json(read_push_state(session, Owner(request.state.writer, key)).model_dump())
 
 
-@router.post("/api/v1/pushes/{key}", response_model=PushAnswer)
+@router.post("/api/v1/pushes/{key}", response_model=PushResponse)
 def append(key: Key, request: Request, lab: LabOf, body: Batch) -> Json:
     """Store records of a run; the first batch creates the run.
 

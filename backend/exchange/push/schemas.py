@@ -151,7 +151,7 @@ class Batch(PushModel):
     """Records; null replaces a record that was refused before. An empty list is a heartbeat."""
 
 
-class PushAnswer(Documented):
+class PushResponse(Documented):
     """State of a pushed run."""
 
     run: str

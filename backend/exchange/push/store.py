@@ -23,7 +23,7 @@ from backend.exchange.push.schemas import (
     CompletionsRecord,
     FinishRecord,
     MetricsRecord,
-    PushAnswer,
+    PushResponse,
     RunHead,
 )
 from backend.metrics.store import write_points
@@ -52,7 +52,7 @@ class Owner(NamedTuple):
     key: str
 
 
-def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
+def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushResponse:
     """Store the new records of a batch, and create the run if it does not exist.
 
     Raises NotFound if the run and its head are missing, Conflict if previous records are missing, Gone for a
@@ -120,7 +120,7 @@ def _find_run(session: Session, owner: Owner, *, locks: bool = False) -> Run | N
     return run
 
 
-def read_push_state(session: Session, owner: Owner) -> PushAnswer:
+def read_push_state(session: Session, owner: Owner) -> PushResponse:
     """Return the state of a run; raise NotFound, or Gone for a run in the trash."""
     run = _find_run(session, owner)
     if run is None:
@@ -128,9 +128,9 @@ def read_push_state(session: Session, owner: Owner) -> PushAnswer:
     return _answer(run, 0)
 
 
-def _answer(run: Run, stored_count: int) -> PushAnswer:
+def _answer(run: Run, stored_count: int) -> PushResponse:
     wants_stop = run.requested_action == "stop" or run.status == "stopped"
-    return PushAnswer(run=run.id, status=run.status, stop=wants_stop, stored=stored_count)
+    return PushResponse(run=run.id, status=run.status, stop=wants_stop, stored=stored_count)
 
 
 def _no_run(owner: Owner) -> NotFound:

@@ -18,7 +18,7 @@ from backend.experiments.store import find_experiment, load_runs
 from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
 from backend.http.routing import Router
-from backend.http.shared_answers import SharedAnswersOf
+from backend.http.shared_responses import SharedAnswersOf
 from backend.metrics.known import require_known
 from backend.metrics.lineage import load_stamps
 from backend.storage.models import Experiment, Run

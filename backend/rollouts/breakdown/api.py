@@ -10,11 +10,11 @@ from backend.base.errors import FieldError, InvalidRequest
 from backend.http.dependencies import ReadSession
 from backend.http.paging import split_list
 from backend.http.routing import Router
-from backend.http.shared_answers import SharedAnswersOf
+from backend.http.shared_responses import SharedAnswersOf
 from backend.metrics.lineage import load_stamps
 from backend.rollouts.breakdown.cells import By
 from backend.rollouts.breakdown.change import Window, make_breakdown
-from backend.rollouts.breakdown.schemas import BreakdownAnswer, SignalBudgets
+from backend.rollouts.breakdown.schemas import BreakdownResponse, SignalBudgets
 from backend.rollouts.signal_budget import MAX_BINS, load_signal_budgets
 from backend.storage.models import Run
 from backend.storage.run_lookup import require_run
@@ -51,7 +51,7 @@ Steps = Annotated[
 ]
 
 
-@router.get("/runs/{run_id}/breakdown", response_model=BreakdownAnswer)
+@router.get("/runs/{run_id}/breakdown", response_model=BreakdownResponse)
 def breakdown(
     run_id: str,
     request: Request,

@@ -53,7 +53,7 @@ class BreakdownRow(Documented):
     examples: list[BreakdownExample]
 
 
-class BreakdownAnswer(Documented):
+class BreakdownResponse(Documented):
     """The change of a metric between two windows as the sum of the rows."""
 
     run: str

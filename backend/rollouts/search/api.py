@@ -15,7 +15,7 @@ from backend.rollouts import labels
 from backend.rollouts.api import Kind, Number
 from backend.rollouts.judgements import MAX_BYTES, import_judgements
 from backend.rollouts.reading import RolloutFilter
-from backend.rollouts.schemas import FoundPage, ImportedJudgements, LiftAnswer, StepCounts
+from backend.rollouts.schemas import ImportedJudgements, LiftResponse, SearchMatchPage, StepCounts
 from backend.rollouts.search import lift
 from backend.rollouts.search.hits import count_waiting, hits_json
 from backend.rollouts.search.pages import ORDERS, counts_by_step, find
@@ -60,7 +60,7 @@ def _parse_scope(  # noqa: PLR0913, PLR0917 - these are the query parameters
 ScopeOf = Annotated[Scope, Depends(_parse_scope)]
 
 
-@router.get("/search", response_model=FoundPage)
+@router.get("/search", response_model=SearchMatchPage)
 def search(
     session: ReadSession,
     scope: ScopeOf,
@@ -107,7 +107,7 @@ def export_search(
     return StreamingResponse(content, media_type=FORMATS[file], headers=headers)
 
 
-@router.get("/lift", response_model=LiftAnswer)
+@router.get("/lift", response_model=LiftResponse)
 def lift_of(
     session: ReadSession,
     scope: ScopeOf,

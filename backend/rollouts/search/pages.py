@@ -39,7 +39,7 @@ PLACE_KINDS = (int, str, int)
 LAST_POSITION = 2**15 - 1
 
 
-class FoundPage(NamedTuple):
+class MatchPage(NamedTuple):
     """A page of search results."""
 
     rows: Sequence[CompletionPlace]
@@ -60,7 +60,7 @@ class Counts(NamedTuple):
 
 def find(
     session: Session, scope: Scope, terms: Sequence[Term], *, sort: str, limit: int, cursor: str
-) -> FoundPage:
+) -> MatchPage:
     """Return a page of completions, ordered by step, group and position."""
     is_descending = sort.startswith("-")
     last_place = _parse_cursor(read_cursor(cursor, *PLACE_KINDS, order=sort))
@@ -77,10 +77,10 @@ def find(
                 break
             if not is_last and time.monotonic() > deadline:
                 step, group = groups.first if is_descending else groups.last  # type: ignore[misc]
-                return FoundPage(rows, (step, group, -1 if is_descending else LAST_POSITION), step)
+                return MatchPage(rows, (step, group, -1 if is_descending else LAST_POSITION), step)
     if len(rows) <= limit:
-        return FoundPage(rows, None, None)
-    return FoundPage(rows[:limit], rows[limit - 1], None)
+        return MatchPage(rows, None, None)
+    return MatchPage(rows[:limit], rows[limit - 1], None)
 
 
 def _parse_cursor(cursor: Sequence[Any] | None) -> CompletionPlace | None:

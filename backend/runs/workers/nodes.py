@@ -36,7 +36,7 @@ class Order(NamedTuple):
     """Worker of each node, by rank; no other worker may join."""
 
 
-class Answer(NamedTuple):
+class OrderReply(NamedTuple):
     """The answer of another node to the leader."""
 
     run_id: str
@@ -74,11 +74,11 @@ class Seat(NamedTuple):
         """Whether the worker is ending; its seat is removed shortly after its last answer."""
         return self.work.get("state") == "leaving"
 
-    def answer_to(self, run_id: str, attempt: int) -> Answer | None:
+    def answer_to(self, run_id: str, attempt: int) -> OrderReply | None:
         """Return the answer of this node for an attempt, or None if there is none."""
         if (self.work.get("run_id"), self.work.get("attempt")) != (run_id, attempt):
             return None
-        return Answer(**self.work) if "state" in self.work else None
+        return OrderReply(**self.work) if "state" in self.work else None
 
 
 def take_seat(session: Session, group: str, rank: int, worker_id: str, **facts: Any) -> None:
@@ -96,7 +96,7 @@ def record_heartbeat(session: Session, group: str, rank: int, worker_id: str) ->
 
 
 def write_message(
-    session: Session, group: str, rank: int, worker_id: str, message: Order | Answer | None
+    session: Session, group: str, rank: int, worker_id: str, message: Order | OrderReply | None
 ) -> bool:
     """Store the leader's order or another node's answer; None removes it."""
     document = {} if message is None else message._asdict()

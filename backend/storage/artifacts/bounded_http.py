@@ -8,7 +8,7 @@ from typing import Any
 
 from aiobotocore.httpsession import AIOHTTPSession
 
-from backend.storage.artifacts.answers import BLOCK_BYTES, BadAnswer
+from backend.storage.artifacts.responses import BLOCK_BYTES, BadResponse
 
 MAX_PAGE_BYTES = 4_000_000
 """Maximum size of a response to a request without a range, in bytes. A page of a listing has 1,000 keys."""
@@ -32,7 +32,7 @@ class Allowance:
         """Subtract received bytes. Raises BadAnswer if they exceed the allowance."""
         self.left -= size
         if self.left < 0:
-            raise BadAnswer(f"it answers with more than {MAX_CALL_BYTES:,} bytes in all")
+            raise BadResponse(f"it answers with more than {MAX_CALL_BYTES:,} bytes in all")
 
 
 _allowance: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
@@ -65,14 +65,14 @@ class _Requests:
         response = await self._session.request(method, headers=headers, allow_redirects=False, **options)
         if 300 <= response.status < 400 and response.status != 304:
             response.close()
-            raise BadAnswer(
+            raise BadResponse(
                 f"it answers with a redirect ({response.status}), which is not followed: name the "
                 "endpoint and region where the bucket is"
             )
         limit = _max_bytes(headers.get("Range", ""))
         if method != "HEAD" and (response.content_length or 0) > limit:
             response.close()
-            raise BadAnswer(f"it answers with {response.content_length:,} bytes instead of {limit:,}")
+            raise BadResponse(f"it answers with {response.content_length:,} bytes instead of {limit:,}")
         response.content = _Body(response.content, limit)
         return response
 
@@ -104,7 +104,7 @@ class _Body:
     def _count(self, block: bytes) -> bytes:
         self._left -= len(block)
         if self._left < 0:
-            raise BadAnswer(f"it answers with more than {self._limit:,} bytes")
+            raise BadResponse(f"it answers with more than {self._limit:,} bytes")
         if (allowance := _allowance.get()) is not None:
             allowance.subtract(len(block))
         return block

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO
 
 from backend.base.settings import Settings
-from backend.storage.artifacts.answers import BLOCK_BYTES
+from backend.storage.artifacts.responses import BLOCK_BYTES
 from backend.storage.artifacts.store import MANIFEST, MAX_MANIFEST_BYTES, artifact_store
 from backend.storage.models import Checkpoint
 

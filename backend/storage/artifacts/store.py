@@ -28,8 +28,8 @@ from backend.base.errors import GrpoLabError
 from backend.base.redaction import redact
 from backend.base.settings import Settings
 from backend.base.text import size_text
-from backend.storage.artifacts.answers import BLOCK_BYTES, BadAnswer
 from backend.storage.artifacts.names import CHECKPOINT_NAME_PATTERN, FILE_NAME_PATTERN
+from backend.storage.artifacts.responses import BLOCK_BYTES, BadResponse
 from backend.storage.faults import free_bytes
 
 MANIFEST = "manifest.json"
@@ -401,7 +401,7 @@ class _RemoteFile(io.RawIOBase):
 def _underlying_error(error: BaseException) -> BaseException:
     """Return the BadAnswer that the storage's client has wrapped in its errors, or else the error itself."""
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, BadAnswer):
+    while cause is not None and not isinstance(cause, BadResponse):
         cause = cause.__cause__ or cause.__context__
     return cause or error
 

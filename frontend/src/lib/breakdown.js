@@ -16,7 +16,7 @@ const NOT_A_TERM = ['reward/raw/mean'];
 export const isDecomposable = (metric) =>
   OTHERS.includes(metric) || ((MEANS.test(metric) || EVALUATED.test(metric)) && !NOT_A_TERM.includes(metric));
 
-/** @type {{value: Api.BreakdownAnswer['by'], label: string, title: string}[]} */
+/** @type {{value: Api.BreakdownResponse['by'], label: string, title: string}[]} */
 export const WAYS = [
   { value: 'prompt', label: 'Prompts', title: 'One row for each prompt' },
   { value: 'flag', label: 'Flags', title: 'Right, wrong, truncated, repetitive and so on' },
@@ -30,7 +30,7 @@ const MIN_EXPLAINED_SHARE = 0.25;
 
 /**
  * Returns whether one prompt in both windows explains much of a change. If not, a split by flags is more useful.
- * @param {Pick<Api.BreakdownAnswer, 'change'> & {rows: Pick<Api.BreakdownRow, 'kind' | 'total' | 'before' |
+ * @param {Pick<Api.BreakdownResponse, 'change'> & {rows: Pick<Api.BreakdownRow, 'kind' | 'total' | 'before' |
  *   'after'>[]}} answer of prompts
  */
 export const isExplainedByPrompts = ({ change, rows }) =>
@@ -89,7 +89,7 @@ export const chooseOnsetWindows = ({ healthy, sick }) => ({
  * Returns the address of the breakdown of a metric's change. `zoom`: the visible steps of a panel, which are compared
  * with as many steps before them.
  * @param {string} run @param {string} metric
- * @param {{zoom?: [number, number] | null, onset?: Onset | null, split?: Api.BreakdownAnswer['by']}} [about]
+ * @param {{zoom?: [number, number] | null, onset?: Onset | null, split?: Api.BreakdownResponse['by']}} [about]
  */
 export function breakdownAddress(run, metric, { zoom, onset, split } = {}) {
   const windows = zoom ? readZoom(zoom) : onset ? chooseOnsetWindows(onset) : null;

@@ -34,7 +34,7 @@ export function View() {
   useTitle('Import a log');
   const [file, setFile] = useState(/** @type {import('../lib/tar.js').Log | null} */ (null));
   const [choices, setChoices] = useState(NOTHING);
-  const [preview, setPreview] = useState(/** @type {Api.ImportAnswer | null} */ (null));
+  const [preview, setPreview] = useState(/** @type {Api.ImportResponse | null} */ (null));
   const [error, setError] = useState(/** @type {unknown} */ (null));
   const [share, setShare] = useState(/** @type {number | null} */ (null));
   const latestRequest = useRef(0);

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.metrics import means
-from backend.metrics.answer import mean_item
 from backend.metrics.means import average_curves
+from backend.metrics.response import mean_item
 from backend.metrics.series import Curve
 from backend.metrics.statistics import t_975
 from backend.metrics.view import View

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from backend.base.settings import Settings
 from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
-from backend.runs.workers.nodes import Answer, Order, nonce_file, take_seat, write_message
+from backend.runs.workers.nodes import Order, OrderReply, nonce_file, take_seat, write_message
 from backend.storage.models import Node, Run
 from tests.factories import make_run
 from worker.host.nodes import NodeFollower, NodeSeat
@@ -62,7 +62,7 @@ def group(pair, sessions, claim):
 
 def load_answer(sessions):
     with sessions() as session:
-        return Answer(**session.scalars(select(Node.work).where(Node.rank == 1)).one())
+        return OrderReply(**session.scalars(select(Node.work).where(Node.rank == 1)).one())
 
 
 def test_a_leader_claims_only_while_its_group_is_complete_and_idle(pair, sessions):
@@ -144,10 +144,10 @@ def test_a_missing_follower_returns_the_run_to_the_queue(group, claim, pair, ses
         group.call()
     follower = NodeSeat(pair[1], sessions, "follower", [CPU_SLOT])
     follower._take()
-    follower.say(Answer(claim.run_id, claim.attempt, "leaving"))
+    follower.say(OrderReply(claim.run_id, claim.attempt, "leaving"))
     with pytest.raises(NodeLost, match="was asked to end"):
         group._missing()
-    follower.say(Answer(claim.run_id, claim.attempt, "ended", "no room", is_own_fault=True))
+    follower.say(OrderReply(claim.run_id, claim.attempt, "ended", "no room", is_own_fault=True))
     with pytest.raises(RuntimeError, match=r"^node 1 \(.*\): no room"):
         group._missing()
     with sessions() as session:

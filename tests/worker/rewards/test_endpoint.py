@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from tests.hostile_server import endless, hostile_server
-from worker.rewards.endpoint import AnswerTooLong, read_answer
+from worker.rewards.endpoint import ResponseTooLong, read_answer
 
 
 def read(url, *, max_bytes=1000):
@@ -23,7 +23,7 @@ def read(url, *, max_bytes=1000):
 def test_a_response_is_read_only_up_to_its_limit(length):
     head = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n"
     with hostile_server(lambda _: endless(head, b"x" * 65536)) as server:
-        with pytest.raises(AnswerTooLong, match=r"its answer is longer than 1,000 bytes"):
+        with pytest.raises(ResponseTooLong, match=r"its answer is longer than 1,000 bytes"):
             read(server.url)
         assert server.cut.wait(60)
 

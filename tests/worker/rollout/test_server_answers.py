@@ -7,7 +7,7 @@ import pytest
 from backend.base.settings import Settings
 from backend.config.sections import PolicyConfig
 from worker.policy.model import load_policy
-from worker.rollout.engine_client import BadAnswer
+from worker.rollout.engine_client import BadResponse
 from worker.rollout.sampler import Decoding
 from worker.rollout.server_answers import OtherWeights, read_completions
 
@@ -106,7 +106,7 @@ def change_choice(choice, **changes):
 def test_an_invalid_response_is_refused(answer, tiny, change, phrase):
     invalid_answer = copy.deepcopy(answer)
     change(invalid_answer, tiny.stop_ids[0])
-    with pytest.raises(BadAnswer, match=phrase):
+    with pytest.raises(BadResponse, match=phrase):
         read(invalid_answer, tiny)
 
 

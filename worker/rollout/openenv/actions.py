@@ -15,7 +15,7 @@ from backend.base.text import clean_text, read_json
 from backend.config.environments import OpenEnv
 from backend.rollouts.tags import CLOSE_TAG
 from worker.policy.model import Policy
-from worker.rollout.tool_calls import CLOSED, OPENED, CallForm, FoundCall, Frame
+from worker.rollout.tool_calls import CLOSED, OPENED, CallForm, Frame, ParsedCall
 from worker.rollout.tools import ToolCall
 
 ACTION_FUNCTION = "act"
@@ -89,11 +89,11 @@ class TextForm:
     def __init__(self, name: str, around: Frame) -> None:
         self.name, self.around = name, around
 
-    def find(self, text: str) -> FoundCall:
+    def find(self, text: str) -> ParsedCall:
         """See CallForm."""
         close_position = text.rfind(CLOSE_TAG)
         start = close_position + len(CLOSE_TAG) if close_position >= 0 else 0
-        return FoundCall(ToolCall(self.name, text[start:].strip()), start, len(text))
+        return ParsedCall(ToolCall(self.name, text[start:].strip()), start, len(text))
 
     def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
         """See CallForm."""
@@ -109,13 +109,13 @@ class ArgumentsForm:
     def __init__(self, name: str, around: Frame) -> None:
         self.name, self.around = name, around
 
-    def find(self, text: str) -> FoundCall | None:
+    def find(self, text: str) -> ParsedCall | None:
         """See CallForm."""
         start = text.find(OPENED, max(0, text.rfind(CLOSE_TAG)))
         end = text.find(CLOSED, start)
         if start < 0 or end < 0:
             return None
-        return FoundCall(ToolCall(self.name, text[start + len(OPENED) : end]), start, end + len(CLOSED))
+        return ParsedCall(ToolCall(self.name, text[start + len(OPENED) : end]), start, end + len(CLOSED))
 
     def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
         """See CallForm."""

@@ -38,8 +38,8 @@ from worker.rollout.openenv.server import (
     safe_message,
 )
 from worker.rollout.openenv.session import Session
-from worker.rollout.tool_calls import FoundCall
-from worker.rollout.tools import ToolAnswer
+from worker.rollout.tool_calls import ParsedCall
+from worker.rollout.tools import ToolResult
 from worker.rollout.turns import Episode, TurnTaking, require_call
 from worker.types import Completion, EpisodeResult
 
@@ -206,7 +206,7 @@ class OpenEnvEpisodes(TurnTaking):
             episode.lost = "its first observation is another one than in the prompt, for the same seed"
         return episode
 
-    def _call(self, episode: Episode, turn_ids: list[int]) -> FoundCall | None:  # noqa: ARG002 - defined by the base class
+    def _call(self, episode: Episode, turn_ids: list[int]) -> ParsedCall | None:  # noqa: ARG002 - defined by the base class
         """Return the action of a turn that the policy has ended. The last token is the stop token."""
         return self.form.find("".join(self._token_strings(turn_ids)[:-1]))
 
@@ -223,14 +223,14 @@ class OpenEnvEpisodes(TurnTaking):
             self._take_answer(episode, require_call(episode.call), answer)
             episode.call = None
 
-    def _step_episode(self, episode: PlayedEpisode) -> ToolAnswer:
+    def _step_episode(self, episode: PlayedEpisode) -> ToolResult:
         """Send an action and return its answer.
 
         The action is sent only once, because a failed environment may have acted on it.
         """
         started_at = time.perf_counter()
         text, outcome = self._step(episode)
-        return ToolAnswer(text, outcome, time.perf_counter() - started_at)
+        return ToolResult(text, outcome, time.perf_counter() - started_at)
 
     def _step(self, episode: PlayedEpisode) -> tuple[str, str]:
         if episode.session is None:
@@ -256,7 +256,7 @@ class OpenEnvEpisodes(TurnTaking):
         episode.is_done = observed_step.done
         return text, "done" if observed_step.done else "ok"
 
-    def _take_answer(self, episode: PlayedEpisode, call: FoundCall, answer: ToolAnswer) -> None:
+    def _take_answer(self, episode: PlayedEpisode, call: ParsedCall, answer: ToolResult) -> None:
         """Append the observation, unless the episode is over so that nothing would read it."""
         turn = self._make_turn(episode, call)
         is_last = episode.answered_calls + 1 >= self.max_turns

@@ -16,7 +16,7 @@ from backend.base.redaction import redact
 from backend.base.settings import Settings
 from backend.base.text import clean_text, read_json
 from backend.config.environments import OpenEnv
-from worker.rewards.endpoint import AnswerTooLong, pause_seconds, read_answer
+from worker.rewards.endpoint import ResponseTooLong, pause_seconds, read_answer
 from worker.rollout.openenv.actions import ActionSchema, BadSchema
 from worker.rollout.openenv.answers import MAX_SHOWN_CHARACTERS, Full, Lost, ObservedStep, Refused
 from worker.rollout.openenv.observation import render
@@ -163,7 +163,7 @@ class EnvironmentServer:
             answer = read_json(content)
         except TimeoutError as error:
             raise Lost(f"its answer to {path} takes too long") from error
-        except AnswerTooLong as error:
+        except ResponseTooLong as error:
             raise Lost(f"its answer to {path} is longer than {MAX_BYTES:,} bytes") from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise Lost(f"it cannot be reached ({type(error).__name__})") from error

@@ -3,7 +3,7 @@
 from backend.base.text import clean_text
 from backend.exchange.archives.contents import MANIFEST
 from backend.exchange.imports.run_archive.read import ReadArchive
-from backend.exchange.imports.schemas import ColumnItem, ImportAnswer, ImportReport, RunItemOfImport
+from backend.exchange.imports.schemas import ColumnItem, ImportReport, ImportResponse, RunItemOfImport
 from backend.exchange.imports.store import Names
 from backend.runs.origin import ARCHIVE_ORIGIN
 
@@ -14,7 +14,7 @@ MAX_NAMED = 20
 """Maximum number of missing things that are listed."""
 
 
-def archive_answer(archive: ReadArchive, names: Names, run_id: str | None) -> ImportAnswer:
+def archive_answer(archive: ReadArchive, names: Names, run_id: str | None) -> ImportResponse:
     """Return the answer to an import: names, the created run, and the content of the archive."""
     run = archive.run
     completions = sum(len(groups.rollouts) for groups in archive.rollouts)
@@ -53,7 +53,7 @@ def archive_answer(archive: ReadArchive, names: Names, run_id: str | None) -> Im
         config_fields=len(run.config),
         notes=_notes(archive, completions),
     )
-    return ImportAnswer(
+    return ImportResponse(
         run=run_id,
         name=names.run,
         experiment=names.experiment,

@@ -34,7 +34,7 @@ from backend.exchange.imports.run_archive.read import (
     read_run_archive,
 )
 from backend.exchange.imports.run_archive.report import FINAL_STATUSES, archive_answer
-from backend.exchange.imports.schemas import ImportAnswer
+from backend.exchange.imports.schemas import ImportResponse
 from backend.exchange.imports.store import Names, find_or_create_experiment, storable_config, variant_hash
 from backend.exchange.imports.table import BadLog
 from backend.http.idempotency import find_previous, request_digest
@@ -56,7 +56,7 @@ _one_at_a_time = threading.Lock()
 
 def import_any(
     sessions: Sessions, settings: Settings, file: IO[bytes], request: ImportRequest, *, key: str = ""
-) -> ImportAnswer:
+) -> ImportResponse:
     """Create a run from an archive of this service, or runs from the log of another trainer.
 
     Raises InvalidRequest for a file that cannot be imported; then nothing is stored.

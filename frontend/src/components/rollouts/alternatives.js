@@ -2,7 +2,7 @@
 import { html } from '../../dom.js';
 import { listAlternatives } from '../../lib/text/tokens.js';
 
-/** @param {{tokens: Api.TokensAnswer, index: number}} props */
+/** @param {{tokens: Api.TokensResponse, index: number}} props */
 export function Alternatives({ tokens, index }) {
   const alternatives = listAlternatives(tokens, index);
   if (!alternatives.length) return null;

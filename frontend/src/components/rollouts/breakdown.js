@@ -107,7 +107,7 @@ export function Breakdown({ run }) {
     ${
       isReady
         ? html`<${Loaded} resource=${resource} skeleton=${html`<${Skeleton} rows=${8} />`}>
-          ${(/** @type {Api.BreakdownAnswer} */ data) => html`<${BreakdownTable} answer=${data} />`}
+          ${(/** @type {Api.BreakdownResponse} */ data) => html`<${BreakdownTable} answer=${data} />`}
         <//>`
         : html`<${Empty} title=${curve.loading ? 'Loading' : `${metric} was logged at fewer than two steps`} />`
     }

@@ -14,7 +14,7 @@ const PARTS = [
   ...makeNumberHeads('mean before', 'mean after', 'share before', 'share after'),
 ];
 
-/** The meaning of a row. @type {Record<Api.BreakdownAnswer['by'], string>} */
+/** The meaning of a row. @type {Record<Api.BreakdownResponse['by'], string>} */
 const ROWS = {
   prompt: 'a prompt',
   group: 'a group of completions',
@@ -32,7 +32,7 @@ function formatSigned(value) {
   return `${shownValue > 0 ? '+' : ''}${formatValue(shownValue)}`;
 }
 
-/** @param {{answer: Api.BreakdownAnswer}} props */
+/** @param {{answer: Api.BreakdownResponse}} props */
 export function BreakdownTable({ answer }) {
   const { before, after, rows, change, completions, of, notes, by } = answer;
   const largestTotal = Math.max(...rows.map(({ total }) => Math.abs(total)), 1e-300);
@@ -80,7 +80,7 @@ export function BreakdownTable({ answer }) {
   </div>`;
 }
 
-/** The largest row in words, with its changes. @param {{answer: Api.BreakdownAnswer}} props */
+/** The largest row in words, with its changes. @param {{answer: Api.BreakdownResponse}} props */
 function MovedMost({ answer: { rows, by } }) {
   const [row] = rows.filter(({ kind }) => kind === 'category').sort((a, b) => Math.abs(b.total) - Math.abs(a.total));
   if (!row || Math.abs(row.total) < ROUNDING) return null;

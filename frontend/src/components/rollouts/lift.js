@@ -73,14 +73,14 @@ export function Lift({ run, scope, view, change, steps }) {
     ${
       isPossible
         ? html`<${Loaded} resource=${resource} skeleton=${html`<${Skeleton} rows=${8} />`}>
-          ${(/** @type {Api.LiftAnswer} */ data) => html`<${Tables} data=${data} change=${change} />`}
+          ${(/** @type {Api.LiftResponse} */ data) => html`<${Tables} data=${data} change=${change} />`}
         <//>`
         : html`<${Empty} title="There is nothing to compare" />`
     }
   </section>`;
 }
 
-/** @param {{data: Api.LiftAnswer, change: (changes: object) => void}} props */
+/** @param {{data: Api.LiftResponse, change: (changes: object) => void}} props */
 function Tables({ data, change }) {
   const describeSide = (/** @type {Api.LiftSide} */ { label, completions, of }) =>
     `${label}: ${plural(completions, 'completion')} read, ${formatCount(of)} are stored in these steps`;
@@ -97,7 +97,7 @@ function Tables({ data, change }) {
 }
 
 /**
- * @param {{title: string, items: Api.LiftItem[], data: Api.LiftAnswer, change: (changes: object) => void}} props
+ * @param {{title: string, items: Api.LiftItem[], data: Api.LiftResponse, change: (changes: object) => void}} props
  */
 function Table({ title, items, data, change }) {
   const share = (/** @type {number} */ count, /** @type {number} */ total) =>

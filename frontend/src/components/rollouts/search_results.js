@@ -25,7 +25,7 @@ export function SearchResults({ scope, query, openId, onOpen, onLabels }) {
   const page = useGet('/rollouts/search', params);
   const key = JSON.stringify(params);
   const [laterPages, setLaterPages] = useState(
-    /** @type {{key: string, items: Api.FoundItem[], next: string | null, searched_to: number | null}} */
+    /** @type {{key: string, items: Api.SearchMatch[], next: string | null, searched_to: number | null}} */
     ({ key: '', items: [], next: null, searched_to: null }),
   );
   const { next: cursor = null, searched_to = null } = page.data ?? {};
@@ -41,10 +41,10 @@ export function SearchResults({ scope, query, openId, onOpen, onLabels }) {
   return html`<${Loaded}
     resource=${page}
     skeleton=${html`<${Skeleton} rows=${8} />`}
-    isEmpty=${(/** @type {Api.FoundPage} */ data) => !data.items.length && !data.waiting && !data.next}
+    isEmpty=${(/** @type {Api.SearchMatchPage} */ data) => !data.items.length && !data.waiting && !data.next}
     empty=${html`<${Empty} title="No completion matches" />`}
   >
-    ${(/** @type {Api.FoundPage} */ data) => html`
+    ${(/** @type {Api.SearchMatchPage} */ data) => html`
       ${
         data.waiting > 0 &&
         html`<p class="quiet" role="status">
@@ -73,7 +73,7 @@ export function SearchResults({ scope, query, openId, onOpen, onLabels }) {
   <//>`;
 }
 
-/** @param {{item: Api.FoundItem, isOpen: boolean, onOpen: (id: string) => void, onLabels: () => void}} props */
+/** @param {{item: Api.SearchMatch, isOpen: boolean, onOpen: (id: string) => void, onLabels: () => void}} props */
 function Result({ item, isOpen, onOpen, onLabels }) {
   return html`<li class="card search-result" data-found=${item.id}>
     <header class="rollout-head">
@@ -122,7 +122,7 @@ export function SnippetText({ snippet }) {
   return html`${!snippet.is_start && '… '}${segments}${endText}${!snippet.is_end && ' …'}`;
 }
 
-/** The group of a completion, scrolled to that completion. @param {{item: Api.FoundItem}} props */
+/** The group of a completion, scrolled to that completion. @param {{item: Api.SearchMatch}} props */
 function InGroup({ item }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const groups = useGet('/rollouts', {

@@ -8,7 +8,7 @@ import { formatBytes } from '../../lib/text/format.js';
 export const MAX_SHOWN = 20_000;
 const MAX_KEPT = 300;
 
-/** @typedef {Api.TokensAnswer} Tokens */
+/** @typedef {Api.TokensResponse} Tokens */
 /** @typedef {{data?: Tokens, error?: Error}} LoadedTokens */
 
 /** @type {Map<string, Promise<Tokens>>} tokens never change, so each completion is requested once */

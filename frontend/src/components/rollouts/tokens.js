@@ -18,7 +18,7 @@ import { Alternatives } from './alternatives.js';
 import { MAX_SHOWN, ShowMore, Visible } from './text.js';
 import { lookup } from '../../lib/lookup.js';
 
-/** @typedef {Api.TokensAnswer} Tokens */
+/** @typedef {Api.TokensResponse} Tokens */
 /** @typedef {import('../../lib/text/tokens.js').ColourName} ColourName */
 
 /** @typedef {{tokens: Tokens, tokenIndex: number, index: number, isPinned: boolean}} Pointed */

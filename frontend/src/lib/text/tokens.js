@@ -111,7 +111,7 @@ export const chooseLevelClass = (level) =>
 
 /**
  * Returns a completion's values by which its tokens are coloured, or undefined if they were not recorded.
- * @param {Api.TokensAnswer} tokens
+ * @param {Api.TokensResponse} tokens
  * @param {ColourName} colouring
  * @returns {(number | string)[] | undefined}
  */
@@ -189,7 +189,7 @@ export const spellToken = (token) =>
 /**
  * Returns the likeliest alternatives to a token, without those that sampling cut off, or none if they were not
  * recorded.
- * @param {Api.TokensAnswer} tokens @param {number} index
+ * @param {Api.TokensResponse} tokens @param {number} index
  * @returns {{id: number, text: string | null, probability: string, isDrawn: boolean}[]} `text` null: unknown here
  */
 export function listAlternatives({ alternatives, token_ids: drawnIds }, index) {

@@ -10,8 +10,8 @@ from backend.config.merge import resolve
 from backend.runs.rows import run_row
 from backend.runs.workers.arguments import arguments_as_settings, cluster_place
 from backend.runs.workers.nodes import (
-    Answer,
     Order,
+    OrderReply,
     complete_groups,
     find_order,
     is_complete,
@@ -48,7 +48,7 @@ def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
     assert record_heartbeat(session, "pair", 1, "w1")
     session.expire_all()
     assert is_complete(load_seats(session, "pair"))
-    assert write_message(session, "pair", 1, "w1", Answer("run", 1, "leaving"))
+    assert write_message(session, "pair", 1, "w1", OrderReply("run", 1, "leaving"))
     session.expire_all()
     assert not is_complete(load_seats(session, "pair"))
     assert write_message(session, "pair", 1, "w1", None)
@@ -76,10 +76,10 @@ def test_a_worker_that_takes_a_seat_invalidates_the_previous_one(session):
 def test_an_answer_counts_only_for_its_attempt(session):
     register_node(session, 0)
     register_node(session, 1)
-    write_message(session, "pair", 1, "w1", Answer("r", 2, "ended", "it broke", is_own_fault=True))
+    write_message(session, "pair", 1, "w1", OrderReply("r", 2, "ended", "it broke", is_own_fault=True))
     session.expire_all()
     follower = load_seats(session, "pair")[1]
-    assert follower.answer_to("r", 2) == Answer("r", 2, "ended", "it broke", is_own_fault=True)
+    assert follower.answer_to("r", 2) == OrderReply("r", 2, "ended", "it broke", is_own_fault=True)
     assert follower.answer_to("r", 3) is None
     assert follower.answer_to("other", 2) is None
 

@@ -19,7 +19,7 @@ FRESH_CACHING = "private, no-cache"
 """Cache-Control header: a browser may cache the response, but must revalidate it each time."""
 
 
-class SharedAnswers:
+class SharedResponses:
     """JSON responses by their ETags. Concurrent requests for the same response wait for one computation."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
@@ -50,9 +50,9 @@ def _tags(header: str) -> list[str]:
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 
-async def _shared_answers(request: Request) -> SharedAnswers:
-    answers: SharedAnswers = request.app.state.shared_answers
+async def _shared_responses(request: Request) -> SharedResponses:
+    answers: SharedResponses = request.app.state.shared_responses
     return answers
 
 
-SharedAnswersOf = Annotated[SharedAnswers, Depends(_shared_answers)]
+SharedAnswersOf = Annotated[SharedResponses, Depends(_shared_responses)]

@@ -4,5 +4,5 @@ BLOCK_BYTES = 16 * 2**20
 """Size of one read from a file, in bytes."""
 
 
-class BadAnswer(Exception):
+class BadResponse(Exception):
     """The storage returned more data than was requested, or a redirect."""
