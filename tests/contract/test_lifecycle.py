@@ -65,7 +65,7 @@ def test_a_run_whose_worker_was_lost_is_claimed_with_the_next_attempt(session):
     assert claim(session) is None
     lost_leases = lose_lease(session, run.id)
     assert claim(session) is None
-    assert claim(session, lost=lost_leases).attempt == 2
+    assert claim(session, lost_leases=lost_leases).attempt == 2
     first = session.get_one(Attempt, (run.id, 1), populate_existing=True)
     assert first.ended_at is not None
     assert first.outcome == "the worker was lost"
@@ -79,7 +79,7 @@ def test_a_run_whose_worker_was_lost_is_claimed_with_the_next_attempt(session):
 def test_an_older_attempt_is_fenced_from_all_writes(session):
     run = make_run(session)
     claim(session)
-    claim(session, lost=lose_lease(session, run.id))
+    claim(session, lost_leases=lose_lease(session, run.id))
     for write in (
         lambda: leases.fence(session, run.id, 1),
         lambda: leases.renew_lease(session, run.id, 1),
@@ -178,7 +178,7 @@ def test_a_lost_run_with_a_stop_request_is_stopped_and_not_restarted(session):
     claim(session)
     lifecycle.request_action(session, run.id, "pause")
     lost_leases = lose_lease(session, run.id)
-    assert claim(session, lost=lost_leases) is None
+    assert claim(session, lost_leases=lost_leases) is None
     lifecycle.take_back_lost(session, lost_leases)
     assert load_status(session, run.id) == "paused"
 
