@@ -226,9 +226,9 @@ def test_odd_text_is_wrong_and_harmless(checkers, text):
 def test_a_busy_sandbox_ends_with_its_killed_trainer():
     code = (
         "from backend.base.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
-        "s.ask('equal', expected='1', found='1+0', seconds=60)\n"
+        "s.run_operation('equal', expected='1', found='1+0', seconds=60)\n"
         "print(s.pid, flush=True)\n"
-        "s.ask('equal', expected='3', found='9^{9^{9^9}}', seconds=600)\n"
+        "s.run_operation('equal', expected='3', found='9^{9^{9^9}}', seconds=600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=CODE_ROOT)
     sandbox = psutil.Process(int(parent.stdout.readline()))
@@ -251,7 +251,7 @@ def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path,
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code = (
         "import os; from backend.base.sandbox.process import Sandbox; s = Sandbox('threading_rewards')\n"
-        "s.ask('one', seconds=60)\n"
+        "s.run_operation('one', seconds=60)\n"
         "print(s.pid, flush=True); os._exit(0)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=CODE_ROOT) as trainer:
