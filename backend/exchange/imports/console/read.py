@@ -51,6 +51,8 @@ WEIGHT_BY_FORM = {BARS: 0.1, BARE_PAIRS: 0.1}
 LISTED = ("step", "iter", "epoc")
 """Prefixes of table headers with commas."""
 
+_BARE_OBJECT = re.compile(r"""\s{0,9}(['"])[\w./()@ -]{1,80}\1: ?[^{]{1,8000}$""")
+"""Pattern of an object that was copied without its braces."""
 _BRACE = re.compile(r"\{\s*(?:['\"]|$)")
 _BEFORE = re.compile(
     r"\b(rollout|train(?:ing)?[ _/]step|global[ _]step|step|iter(?:ation)?|eval|perf)\b"
@@ -140,6 +142,8 @@ class ConsoleText:
         if self._open:
             self._continue_object(line, content, writer)
             return OBJECTS
+        if _BARE_OBJECT.match(content):
+            content = f"{{{content.strip(' ,')}}}"
         brace = _BRACE.search(content) if "{" in content else None
         if brace is not None and self._take_objects(line, content, brace.start(), writer):
             return OBJECTS

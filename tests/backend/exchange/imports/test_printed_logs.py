@@ -89,6 +89,11 @@ OUTPUT_FORMS = {
         {5: 5, 9: 9},
         "",
     ),
+    "copied without braces": (
+        "".join(f"'reward': {n}, 'kl': 0.1, 'global_step/max_steps': '{n}/9',\n" for n in (5, 9)),
+        {5: 5, 9: 9},
+        "",
+    ),
     "slime": (SLIME_OUTPUT, {0: 0, 1: 0.1, 2: 0.2}, "not the reward"),
     "verl late": (
         "(W pid=1) INFO loading, worker 3 of 8, step\n" * 3000
