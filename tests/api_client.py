@@ -22,8 +22,8 @@ VIEWER_TOKEN = "only-looking"
 HOST = "http://127.0.0.1:8400"
 
 
-def log_in(client: TestClient, role: Role = Role.OPERATOR) -> str:
-    """Return the value of a cookie that this client's service gives to a browser."""
+def create_session_cookie(client: TestClient, role: Role = Role.OPERATOR) -> str:
+    """Create a browser session and return its cookie."""
     lab: Lab = cast("FastAPI", client.app).state.lab
     cookie, login = new_cookie(lab.settings, role)
     with lab.sessions.begin() as session:

@@ -36,7 +36,7 @@ class Alternatives:
 
 
 class Turn(NamedTuple):
-    """A tool call within a completion, and its answer."""
+    """The end of a turn: a tool call within a completion, and its answer."""
 
     tool: str
     """Name of the tool, as the policy wrote it."""

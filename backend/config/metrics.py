@@ -100,7 +100,7 @@ _CATALOG = (
     _metric("tools/used_frac", "fraction", "Share of the step's completions that called a tool."),
     _metric("tools/turns", "turns", "Mean number of turns per completion: each answered call is one, and so is the text after the last call."),
     _metric("tools/failed_frac", "fraction", "Share of the answered calls that failed, timed out or were ended by the sandbox.", better="down", aliases="tools/failure_frequency"),
-    _metric("tools/unanswered_frac", "fraction", "Share of the step's completions with a call that the budget of turns or tokens left unanswered.", better="down"),
+    _metric("tools/unanswered_frac", "fraction", "Share of the step's completions with a call that was not answered because the limit of turns or tokens was reached.", better="down"),
     _metric("environment/done_frac", "fraction", "Share of the step's episodes that the environment ended; other episodes ended by themselves or at a budget."),
     _metric("environment/lost_frac", "fraction", "Share of the step's episodes in which the environment failed; they have no reward.", (0, 0.05), "down"),
     _metric("tools/observation_frac", "fraction", "Share of the step's tokens that tools wrote; they are not part of the loss."),

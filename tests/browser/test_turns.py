@@ -55,7 +55,7 @@ def test_calls_and_observations_are_blocks_of_text(page, stage):
     expect(call.locator(".model-text")).to_have_text(CALL)
     expect(observation.locator(".model-text")).to_contain_text("<img src=x onerror=alert(1)>U+202E</section>")
     expect(observation).to_contain_text("cut")
-    expect(observation).to_contain_text("0.250 s; no part of the loss")
+    expect(observation).to_contain_text("0.250 s; not part of the loss")
     expect(first.locator(".model-text").last).to_have_text(" it is")
     expect(second.locator(".turn-head")).to_contain_text("<b>look</b>")
     expect(second.locator(".turn-head")).to_contain_text("unanswered")
@@ -68,4 +68,4 @@ def test_observations_are_marked_among_the_tokens(page, stage):
     first = page.locator(".rollout").first
     expect(first.locator(".token.is-observation")).to_have_count(len(ANSWER))
     first.locator('[data-token="20"]').hover()
-    expect(page.locator(".readout")).to_contain_text("observation of a tool: no part of the loss")
+    expect(page.locator(".readout")).to_contain_text("observation of a tool: not part of the loss")

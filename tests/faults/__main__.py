@@ -73,7 +73,7 @@ def _storms(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     kinds = [Kind(d, b, options.trainers) for b in options.brokers for d in options.databases]
     for number, kind in enumerate(itertools.cycle(kinds)):
         missing_kills = {
-            d: options.kills - ledger.kills(ledger.read(options.ledger), d) for d in options.databases
+            d: options.kills - ledger.kills(ledger.read_ledger(options.ledger), d) for d in options.databases
         }
         if max(missing_kills.values()) <= 0:
             return
@@ -125,7 +125,7 @@ def _power(options: argparse.Namespace, _warm: Path | None) -> Iterator[Round]:
         raise SystemExit(reason)
     from tests.faults.power import campaign  # imports torch
 
-    yield from campaign(options.databases, ledger.read(options.ledger))
+    yield from campaign(options.databases, ledger.read_ledger(options.ledger))
 
 
 PLAY_BY_FORM = {
@@ -176,7 +176,7 @@ def _options() -> argparse.Namespace:
 def _show(options: argparse.Namespace, played_round: Round) -> None:
     faults = ", ".join(f"{count} {name}" for name, count in sorted(played_round.faults.items()) if count)
     state = "nothing lost" if played_round.is_clean else "NOT CLEAN"
-    lines = ledger.read(options.ledger)
+    lines = ledger.read_ledger(options.ledger)
     kills = " + ".join(f"{ledger.kills(lines, database)} {database}" for database in ledger.DATABASES)
     kind = "/".join(played_round.kind)
     print(f"{kind} {played_round.seconds:.0f} s: {state}; {faults}; kill -9 so far: {kills}", flush=True)

@@ -49,7 +49,7 @@ RESULT_TITLES: tuple[tuple[str, str], ...] = (
 )
 
 
-def read(ledger: Path = LEDGER_PATH) -> list[dict[str, Any]]:
+def read_ledger(ledger: Path = LEDGER_PATH) -> list[dict[str, Any]]:
     """Return every round so far."""
     lines = ledger.read_text().splitlines() if ledger.exists() else []
     return [json.loads(line) for line in lines]
@@ -60,7 +60,7 @@ def append(ledger: Path, line: Mapping[str, Any]) -> None:
     ledger.parent.mkdir(parents=True, exist_ok=True)
     with ledger.open("a") as file:
         file.write(json.dumps({**line, "versions": versions(), "commit": _commit()}) + "\n")
-    ledger.with_name("results.md").write_text(table(read(ledger)))
+    ledger.with_name("results.md").write_text(format_table(read_ledger(ledger)))
 
 
 def versions() -> dict[str, str]:
@@ -91,7 +91,7 @@ def _faults(lines: Iterable[Mapping[str, Any]], database: str) -> Counter[str]:
     return faults
 
 
-def table(lines: Sequence[Mapping[str, Any]]) -> str:
+def format_table(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the sums over all rounds by database, in Markdown."""
     faults = {database: _faults(lines, database) for database in DATABASES}
     rows = [["what was done", *DATABASES]]

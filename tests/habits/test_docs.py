@@ -1,8 +1,8 @@
-"""Tests that the pages in docs/ agree with the code, and that README stays short."""
+"""Tests that generated tables and types agree with the code."""
 
 from backend.service.docs import api_types
 from backend.service.docs import pages as docs
-from tests.faults.ledger import LEDGER_PATH, read, table
+from tests.faults.ledger import LEDGER_PATH, format_table, read_ledger
 
 PAGES = docs.pages()
 
@@ -17,4 +17,6 @@ def test_the_types_of_the_frontend_match_the_api():
 
 def test_the_table_of_faults_matches_the_ledger():
     results = LEDGER_PATH.with_name("results.md").read_text(encoding="utf-8")
-    assert table(read(LEDGER_PATH)) == results, "play a round, or write table(read(LEDGER)) there"
+    assert format_table(read_ledger(LEDGER_PATH)) == results, (
+        "the table is out of date: run a round of faults, or write `format_table(read_ledger(LEDGER_PATH))`"
+    )

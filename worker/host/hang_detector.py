@@ -14,15 +14,15 @@ from statistics import median
 class HangLimits:
     """Limits of the time that a trainer may be silent."""
 
-    least_seconds: float = 600.0
+    min_silence_seconds: float = 600.0
     """Minimum silence in seconds that counts as a hang."""
 
-    steps: float = 20.0
+    median_step_multiple: float = 20.0
     """Minimum silence that counts as a hang, as a multiple of the median step duration."""
 
-    gaps: float = 3.0
-    """Minimum silence that counts as a hang, as a multiple of the longest silence so far (an evaluation,
-    perhaps).
+    longest_silence_multiple: float = 3.0
+    """Minimum silence that counts as a hang, as a multiple of the longest silence so far, which may
+    have been an evaluation.
     """
 
     start_seconds: float = 3600.0
@@ -35,43 +35,49 @@ class HangDetector:
     def __init__(self, hang_limits: HangLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._hang_limits = hang_limits
         self._clock = clock
-        self._moved_at = clock()
+        self._last_progress_at = clock()
         self._last: tuple[int, float] | None = None
         self._step_seconds: deque[float] = deque(maxlen=101)
         self._longest_seconds = 0.0
 
-    def see(self, step: int, progress_at: float) -> None:
+    def observe_progress(self, step: int, progress_at: float) -> None:
         """Record the run's last step and the time at which it was stored, by the database's clock."""
         if self._last is None:
             self._last = step, progress_at
         elif self._last != (step, progress_at):
-            self._take(step, progress_at)
+            self._record_progress(step, progress_at)
 
-    def _take(self, step: int, progress_at: float) -> None:
+    def _record_progress(self, step: int, progress_at: float) -> None:
         now = self._clock()
         last_step, _ = self._last or (step, 0.0)
-        seconds, self._moved_at, self._last = now - self._moved_at, now, (step, progress_at)
+        seconds, self._last_progress_at, self._last = now - self._last_progress_at, now, (step, progress_at)
         self._longest_seconds = max(self._longest_seconds, seconds)
         if step > last_step:
             self._step_seconds.append(seconds / (step - last_step))
 
-    def lose_sight(self) -> None:
+    def reset_silence(self) -> None:
         """Reset the silence, because progress cannot be observed now."""
-        self._moved_at = self._clock()
+        self._last_progress_at = self._clock()
 
     @property
     def silent_seconds(self) -> float:
         """The seconds since the last progress."""
-        return self._clock() - self._moved_at
+        return self._clock() - self._last_progress_at
 
     @property
     def limit_seconds(self) -> float:
         """The seconds of silence after which the trainer counts as hung."""
         hang_limits = self._hang_limits
         if not self._step_seconds:
-            return max(hang_limits.start_seconds, hang_limits.gaps * self._longest_seconds)
-        usual = hang_limits.steps * median(self._step_seconds)
-        return max(hang_limits.least_seconds, usual, hang_limits.gaps * self._longest_seconds)
+            return max(
+                hang_limits.start_seconds, hang_limits.longest_silence_multiple * self._longest_seconds
+            )
+        usual = hang_limits.median_step_multiple * median(self._step_seconds)
+        return max(
+            hang_limits.min_silence_seconds,
+            usual,
+            hang_limits.longest_silence_multiple * self._longest_seconds,
+        )
 
     @property
     def is_hung(self) -> bool:

@@ -24,11 +24,11 @@ from backend.runs.workers.nodes import (
     OrderReply,
     Seat,
     State,
+    count_usable_devices,
     find_order,
     is_current_attempt,
     leave_seat,
     load_seats,
-    max_devices,
     nonce_file,
     record_heartbeat,
     take_seat,
@@ -146,7 +146,7 @@ class NodeSeat:
         """Return the number of devices that a run can use per node. It is 0 on a follower, or if a node is
         missing.
         """
-        return 0 if self.rank else max_devices(self.seats())
+        return 0 if self.rank else count_usable_devices(self.seats())
 
     def say(self, answer: OrderReply) -> None:
         """Send an answer to the leader."""

@@ -231,9 +231,9 @@ class Supervisor:
                 step = session.execute(select(Run.last_step, Run.progress_at).where(Run.id == run_id)).one()
         except SQLAlchemyError as error:
             logger.warning("cannot renew the lease: %s", first_line(error))
-            progress.lose_sight()  # the steps cannot be stored either
+            progress.reset_silence()  # the steps cannot be stored either
             return False
-        progress.see(step.last_step, step.progress_at)
+        progress.observe_progress(step.last_step, step.progress_at)
         return True
 
     def _end_hung(self, trainer: TrainerProcess, log: LogCollector) -> None:

@@ -35,7 +35,7 @@ class Microbatches:
         """Return the row indices of each micro-batch, or none if a rank has no rows."""
         if not len(batch):
             return []
-        return microbatches(batch, rows=self.rows, tokens=self.tokens, is_packed=self.is_packed)
+        return microbatches(batch, max_rows=self.rows, max_tokens=self.tokens, is_packed=self.is_packed)
 
     def run(
         self,

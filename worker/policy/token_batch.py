@@ -100,7 +100,7 @@ def pad_values(values: Sequence[Sequence[float]], template: TokenBatch) -> Tenso
 
 
 def microbatches(
-    batch: TokenBatch, *, rows: int = 0, tokens: int = 0, is_packed: bool = False
+    batch: TokenBatch, *, max_rows: int = 0, max_tokens: int = 0, is_packed: bool = False
 ) -> list[Tensor]:
     """Return row indices of micro-batches of completions of similar length, to keep padding small.
 
@@ -112,7 +112,7 @@ def microbatches(
     sizes, size, packed_tokens = [], 0, 0
     for width in widths[order].tolist():
         padded_tokens = packed_tokens + width if is_packed else (size + 1) * width
-        if size and ((rows and size == rows) or (tokens and padded_tokens > tokens)):
+        if size and ((max_rows and size == max_rows) or (max_tokens and padded_tokens > max_tokens)):
             sizes.append(size)
             size = packed_tokens = 0
         size, packed_tokens = size + 1, packed_tokens + width

@@ -1,9 +1,9 @@
 """Lift: phrases of one to four words whose frequencies differ between two sets of completions.
 
 The counts are numbers of completions that contain a phrase, so a completion that repeats itself counts once.
-With a of n and b of m completions, and a prior of PRIOR completions that contain the phrase as often as both
-sets together, w = PRIOR (a + b) / (n + m), the statistics are (Monroe, Colaresi and Quinn 2008, "Fightin'
-Words", equation 16)
+If a of the n completions of the first set and b of the m completions of the second contain a phrase, and the
+prior adds PRIOR completions with the frequency of both sets, w = PRIOR (a + b) / (n + m), the statistics are
+(Monroe, Colaresi and Quinn 2008, "Fightin' Words", equation 16)
 
     log_odds = log((b + w) / (m + PRIOR - b - w)) - log((a + w) / (n + PRIOR - a - w))
     z = log_odds / sqrt(1 / (b + w) + 1 / (a + w))
@@ -27,6 +27,8 @@ from backend.storage.models import GroupTally, RolloutGroup
 from backend.storage.rollout_words import split_words
 
 PRIOR = 10.0
+MAX_COUNT_DIFFERENCE = 0.2
+"""Maximum difference between the counts of two phrases that overlap, as a fraction of the larger count."""
 MAX_COMPARED = 2_000
 """Number of most significant phrases among which the longest are selected."""
 
@@ -98,23 +100,23 @@ def compare_phrases(a: Sample, b: Sample, *, limit: int) -> tuple[list[Phrase], 
     n, m = len(a.texts), len(b.texts)
     scored_phrases = [score_phrase(*counts, n, m) for counts in phrase_counts]
     scored_phrases.sort(key=lambda phrase: (-abs(phrase.z), -len(phrase.text), phrase.text))
-    growing_phrases = _longest_phrases([phrase for phrase in scored_phrases if phrase.z > 0], limit)
-    return growing_phrases, _longest_phrases([phrase for phrase in scored_phrases if phrase.z < 0], limit)
+    more_frequent = _longest_phrases([phrase for phrase in scored_phrases if phrase.z > 0], limit)
+    return more_frequent, _longest_phrases([phrase for phrase in scored_phrases if phrase.z < 0], limit)
 
 
 def score_phrase(text: str, a: int, b: int, n: int, m: int) -> Phrase:
     """Return a phrase that `a` of `n` and `b` of `m` completions contain, with its log-odds."""
     if a + b == n + m:  # every completion contains it
         return Phrase(text, a, b, 0.0, 0.0)
-    prior = PRIOR * (a + b) / (n + m)
-    log_odds = math.log((b + prior) / (m + PRIOR - b - prior)) - math.log(
-        (a + prior) / (n + PRIOR - a - prior)
-    )
-    return Phrase(text, a, b, log_odds, log_odds / math.sqrt(1 / (b + prior) + 1 / (a + prior)))
+    w = PRIOR * (a + b) / (n + m)
+    log_odds = math.log((b + w) / (m + PRIOR - b - w)) - math.log((a + w) / (n + PRIOR - a - w))
+    return Phrase(text, a, b, log_odds, log_odds / math.sqrt(1 / (b + w) + 1 / (a + w)))
 
 
-def _count_phrases(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str, int, int]]:
-    """Return (phrase, texts before `first`, other texts) of each phrase in at least MIN_COMPLETIONS texts."""
+def _count_phrases(texts: Sequence[Sequence[str]], count_in_a: int) -> list[tuple[str, int, int]]:
+    """Return (phrase, texts among the first `count_in_a`, other texts) of each phrase in at least
+    MIN_COMPLETIONS texts.
+    """
     vocabulary: dict[str, int] = {}
     words = [word for text in texts for word in text]
     ids = np.array([vocabulary.setdefault(word, len(vocabulary) + 1) for word in words], np.uint64)
@@ -128,24 +130,26 @@ def _count_phrases(texts: Sequence[Sequence[str]], first: int) -> list[tuple[str
         if not len(keys):
             break
         starts = np.flatnonzero(text_indices[: len(keys)] == text_indices[length - 1 :])
-        for index, a, b in _count_keys(keys[starts], text_indices[starts], first):
+        for index, a, b in _count_keys(keys[starts], text_indices[starts], count_in_a):
             start = int(starts[index])
             phrases.append((" ".join(words[start : start + length]), a, b))
     return phrases
 
 
-def _count_keys(keys: NDArray[np.uint64], owner: NDArray[Any], first: int) -> list[tuple[int, int, int]]:
-    """Return (index of first occurrence, texts before `first`, other texts) of each key in MIN_COMPLETIONS
-    texts.
+def _count_keys(
+    keys: NDArray[np.uint64], text_indices: NDArray[Any], count_in_a: int
+) -> list[tuple[int, int, int]]:
+    """Return (index of first occurrence, texts among the first `count_in_a`, other texts) of each key that
+    occurs in at least MIN_COMPLETIONS texts.
     """
     if not len(keys):
         return []
-    order = np.lexsort((owner, keys))
-    keys, owner = keys[order], owner[order]
-    is_new_text = np.append(True, (keys[1:] != keys[:-1]) | (owner[1:] != owner[:-1]))
-    keys, owner, order = keys[is_new_text], owner[is_new_text], order[is_new_text]
+    order = np.lexsort((text_indices, keys))
+    keys, text_indices = keys[order], text_indices[order]
+    is_new_text = np.append(True, (keys[1:] != keys[:-1]) | (text_indices[1:] != text_indices[:-1]))
+    keys, text_indices, order = keys[is_new_text], text_indices[is_new_text], order[is_new_text]
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-    in_a = np.add.reduceat((owner < first).astype(np.int64), starts)
+    in_a = np.add.reduceat((text_indices < count_in_a).astype(np.int64), starts)
     in_all = np.diff(np.append(starts, len(keys)))
     frequent = np.flatnonzero(in_all >= MIN_COMPLETIONS)
     rows = zip(
@@ -162,8 +166,8 @@ def _longest_phrases(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
     for phrase in phrases[:MAX_COMPARED]:
         repeated_indices = [
             index
-            for index, longer_phrase in enumerate(selected_phrases)
-            if _is_repetition(phrase, longer_phrase)
+            for index, selected_phrase in enumerate(selected_phrases)
+            if _overlaps(phrase, selected_phrase)
         ]
         if not repeated_indices:
             selected_phrases += [phrase] if len(selected_phrases) < limit else []
@@ -177,8 +181,8 @@ def _longest_phrases(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
     return selected_phrases
 
 
-def _is_repetition(phrase: Phrase, second: Phrase) -> bool:
-    shorter_text, longer_text = sorted((phrase.text, second.text), key=len)
+def _overlaps(phrase: Phrase, other: Phrase) -> bool:
+    shorter_text, longer_text = sorted((phrase.text, other.text), key=len)
     return f" {shorter_text} " in f" {longer_text} " and abs(
-        (phrase.a + phrase.b) - (second.a + second.b)
-    ) <= 0.2 * max(phrase.a + phrase.b, second.a + second.b)
+        (phrase.a + phrase.b) - (other.a + other.b)
+    ) <= MAX_COUNT_DIFFERENCE * max(phrase.a + phrase.b, other.a + other.b)

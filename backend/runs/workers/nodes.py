@@ -128,15 +128,15 @@ def is_complete(seats: Sequence[Seat]) -> bool:
     return bool(seats) and ranks == list(range(seats[0].nodes))
 
 
-def max_devices(seats: Sequence[Seat]) -> int:
-    """Return the maximum number of devices per node of this group; 0 if the group is not complete."""
+def count_usable_devices(seats: Sequence[Seat]) -> int:
+    """Return the number of devices that a run can use on every node; 0 if the group is not complete."""
     return min(seat.devices for seat in seats) if is_complete(seats) else 0
 
 
 def waiting_reason(groups: Sequence[Sequence[Seat]], nodes: int, devices: int) -> str:
     """Return a description of the group that a run on several nodes waits for, given the complete groups."""
     group_needed = f"a group of {nodes} nodes"
-    largest = max((max_devices(seats) for seats in groups if len(seats) == nodes), default=0)
+    largest = max((count_usable_devices(seats) for seats in groups if len(seats) == nodes), default=0)
     if not largest:
         return f"{group_needed} (none is complete)"
     if devices > largest:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend.runs.lifecycle import claimable_condition
 from backend.runs.workers.devices import CPU, MAX_CPU_RANKS
-from backend.runs.workers.nodes import complete_groups, max_devices
+from backend.runs.workers.nodes import complete_groups, count_usable_devices
 from backend.runs.workers.store import live_slots
 from backend.storage.models import Run, Worker
 
@@ -66,7 +66,9 @@ def count_runs_without_group(
     """Return the number of runs for which no complete group of this number of nodes is free."""
     idle_workers = {slot.id.rpartition("-")[0] for slot in free_workers}
     groups = [seats for seats in complete_groups(session) if len(seats) == nodes]
-    free_device_counts = sorted(max_devices(seats) for seats in groups if seats[0].worker_id in idle_workers)
+    free_device_counts = sorted(
+        count_usable_devices(seats) for seats in groups if seats[0].worker_id in idle_workers
+    )
     unplaced_count = 0
     for devices in sorted(runs, reverse=True):
         if free_device_counts and free_device_counts[-1] >= devices:

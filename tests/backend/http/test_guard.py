@@ -3,7 +3,7 @@
 import pytest
 
 from backend.http.auth.tokens import cookie_name, login_link
-from tests.api_client import HOST, log_in
+from tests.api_client import HOST, create_session_cookie
 from tests.gate import first_in_gate
 
 
@@ -52,7 +52,7 @@ def test_names_of_this_machine_are_known(client, host):
     ],
 )
 def test_a_page_of_another_origin_cannot_change_anything(stranger, settings, method, headers, is_let_in):
-    cookie = {"Cookie": f"{cookie_name(settings)}={log_in(stranger)}"}
+    cookie = {"Cookie": f"{cookie_name(settings)}={create_session_cookie(stranger)}"}
     response = stranger.request(method, "/api/v1/runs/nobody", headers=headers | cookie)
     assert (response.status_code == 403) is not is_let_in
 

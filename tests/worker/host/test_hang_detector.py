@@ -18,17 +18,17 @@ def clock():
 def detector_after(seconds, clock, *, count=10):
     """Return the HangDetector of a trainer after this number of steps of equal duration."""
     progress = HangDetector(HangLimits(), clock=clock)
-    progress.see(0, 0.0)
+    progress.observe_progress(0, 0.0)
     for step in range(1, count + 1):
         clock.now += seconds
-        progress.see(step, clock.now)
+        progress.observe_progress(step, clock.now)
     return progress
 
 
 def test_quick_steps_may_pause_for_ten_minutes(clock):
     progress = detector_after(1, clock)
     clock.now += 600
-    progress.see(10, 10.0)
+    progress.observe_progress(10, 10.0)
     assert not progress.is_hung
     clock.now += 1
     assert progress.is_hung
@@ -41,7 +41,7 @@ def test_slow_steps_may_pause_for_twenty_step_durations(clock):
 def test_after_a_long_evaluation_the_next_may_take_as_long(clock):
     progress = detector_after(1, clock)
     clock.now += 500
-    progress.see(11, clock.now)
+    progress.observe_progress(11, clock.now)
     assert progress.limit_seconds == 1500
 
 
@@ -54,6 +54,6 @@ def test_the_first_step_may_take_an_hour(clock):
 def test_a_silent_database_does_not_mean_a_silent_trainer(clock):
     progress = detector_after(1, clock)
     clock.now += 599
-    progress.lose_sight()
+    progress.reset_silence()
     clock.now += 599
     assert not progress.is_hung

@@ -302,7 +302,9 @@ supervisor.supervise(Claim({claimed_run.run_id!r}, 1, {{}}))
 
 def test_a_trainer_without_new_steps_prints_its_stacks_and_is_ended(make_supervisor, sessions):
     run_id = queue_run(sessions)
-    hang_limits = HangLimits(least_seconds=2, steps=1, gaps=1, start_seconds=120)
+    hang_limits = HangLimits(
+        min_silence_seconds=2, median_step_multiple=1, longest_silence_multiple=1, start_seconds=120
+    )
     make_supervisor("hang", hang_limits=hang_limits).supervise(claim(sessions))
     run = read(sessions, run_id)
     assert (run.status, run.own_failures) == ("queued", 1)

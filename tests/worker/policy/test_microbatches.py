@@ -10,7 +10,7 @@ from worker.policy.microbatches import Microbatches
 from worker.policy.token_batch import microbatches, token_batch
 
 
-def batch(lengths, prompt=2):
+def make_batch(lengths, prompt=2):
     return token_batch([[5] * prompt] * len(lengths), [[7] * length for length in lengths], pad_id=0)
 
 
@@ -19,12 +19,17 @@ def shapes(row_sets, tokens):
 
 
 def test_tokens_include_prompt_and_padding():
-    tokens = batch([8, 2, 2, 18, 3])  # rows of 10, 4, 4, 20 and 5 tokens
-    assert [rows.tolist() for rows in microbatches(tokens, tokens=15)] == [[1, 2, 4], [0], [3]]
-    assert [rows.tolist() for rows in microbatches(tokens, tokens=20)] == [[1, 2, 4], [0], [3]]
-    assert [rows.tolist() for rows in microbatches(tokens, tokens=40)] == [[1, 2, 4, 0], [3]]
-    assert [rows.tolist() for rows in microbatches(tokens, tokens=1)] == [[1], [2], [4], [0], [3]]
-    assert [rows.tolist() for rows in microbatches(tokens, tokens=15, rows=2)] == [[1, 2], [4], [0], [3]]
+    tokens = make_batch([8, 2, 2, 18, 3])  # rows of 10, 4, 4, 20 and 5 tokens
+    assert [rows.tolist() for rows in microbatches(tokens, max_tokens=15)] == [[1, 2, 4], [0], [3]]
+    assert [rows.tolist() for rows in microbatches(tokens, max_tokens=20)] == [[1, 2, 4], [0], [3]]
+    assert [rows.tolist() for rows in microbatches(tokens, max_tokens=40)] == [[1, 2, 4, 0], [3]]
+    assert [rows.tolist() for rows in microbatches(tokens, max_tokens=1)] == [[1], [2], [4], [0], [3]]
+    assert [rows.tolist() for rows in microbatches(tokens, max_tokens=15, max_rows=2)] == [
+        [1, 2],
+        [4],
+        [0],
+        [3],
+    ]
 
 
 @given(
@@ -33,15 +38,15 @@ def test_tokens_include_prompt_and_padding():
     st.integers(0, 8),
 )
 def test_every_completion_is_in_one_microbatch_and_only_a_single_one_exceeds_the_limit(lengths, limit, rows):
-    tokens = batch(lengths)
-    row_sets = microbatches(tokens, rows=rows, tokens=limit)
+    tokens = make_batch(lengths)
+    row_sets = microbatches(tokens, max_rows=rows, max_tokens=limit)
     assert sorted(torch.cat(row_sets).tolist()) == list(range(len(lengths)))
     for count, width in shapes(row_sets, tokens):
         assert count == 1 or not limit or count * width <= limit
         assert not rows or count <= rows
 
 
-def failing_above(count):
+def fail_above(count):
     tried_sizes = []
 
     def compute(row_sets):
@@ -55,17 +60,17 @@ def failing_above(count):
 
 def test_work_is_repeated_with_half_the_tokens_until_it_fits():
     passes, undo_calls = Microbatches(ResourcesConfig()), []
-    compute, tried_sizes = failing_above(2)
-    assert passes.run(batch([8] * 8), compute, lambda: undo_calls.append(1)) == "done"
+    compute, tried_sizes = fail_above(2)
+    assert passes.run(make_batch([8] * 8), compute, lambda: undo_calls.append(1)) == "done"
     assert tried_sizes == [[8], [4, 4], [2, 2, 2, 2]]
     assert (passes.tokens, passes.halvings, len(undo_calls)) == (20, 2, 2)
-    assert passes.run(batch([8] * 4), compute) == "done"  # the limit stays halved
+    assert passes.run(make_batch([8] * 4), compute) == "done"  # the limit stays halved
     assert tried_sizes[-1] == [2, 2]
 
 
 def test_a_single_completion_that_does_not_fit_is_an_error():
     passes = Microbatches(ResourcesConfig())
-    compute, tried_sizes = failing_above(0)
+    compute, tried_sizes = fail_above(0)
     with pytest.raises(RuntimeError, match="out of memory"):
-        passes.run(batch([8, 8, 30]), compute)
+        passes.run(make_batch([8, 8, 30]), compute)
     assert tried_sizes[-1] == [1, 1, 1]

@@ -35,7 +35,7 @@ def step_on(policy, tokens, *, microbatch=0):
         old_logprobs = token_logprobs(model, tokens, temperature=1.0).logprobs
 
     def surrogate():
-        for rows in microbatches(tokens, rows=microbatch):
+        for rows in microbatches(tokens, max_rows=microbatch):
             new_logprobs = token_logprobs(model, tokens.rows(rows), temperature=1.0).logprobs
             ratio = (new_logprobs - old_logprobs[rows, : new_logprobs.shape[1]]).exp() * tokens.mask[
                 rows, : new_logprobs.shape[1]
@@ -49,7 +49,7 @@ def step_on(policy, tokens, *, microbatch=0):
         surrogate,
         temperature=1.0,
         trust=TRUST,
-        row_indices=microbatches(tokens, rows=microbatch),
+        row_indices=microbatches(tokens, max_rows=microbatch),
     )
     with torch.no_grad():
         return step, next_tokens(model, tokens, temperature=1.0).logprobs

@@ -13,7 +13,7 @@ NUMBER = (
 )
 
 _WORDS = ("step", "epoch", "iter", "update", "episode", "rollout", "batch")
-_NUMBERED = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,6}}\d")
+_NUMBERED_STEP_PATTERN = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,6}}\d")
 _STEP_PATTERN = re.compile(
     r"(?<![A-Za-z_])"
     r"(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout|batch)"
@@ -31,7 +31,7 @@ _PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
     rf"((?:{NUMBER})\s?%?)(?:\s?[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
 )
-_SPACED = re.compile(
+_SPACED_PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
     rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|±])"
 )
@@ -42,17 +42,17 @@ _AT_STEP_PATTERN = re.compile(
     re.IGNORECASE,
 )
 """Pattern of `Average reward after step 12: 0.3`."""
-_BETWEEN = re.compile(r"\s*(?:[|;]|[,:]\s|\s-\s)\s*")
+_SEPARATOR_PATTERN = re.compile(r"\s*(?:[|;]|[,:]\s|\s-\s)\s*")
 _SEPARATORS = " ,;|-\t"
 _BAR_PATTERN = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
-_NOISE = {
+_NON_METRIC_NAMES = {
     "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
     "train step", "training step", "iter", "iteration", "update", "episode", "rollout", "batch",
 }  # fmt: skip
 """Names before numbers that are not metrics."""
 
 VERL_PATTERN = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
-VERL_AGAIN = re.compile(
+VERL_CONTINUATION_PATTERN = re.compile(
     r"^\s*- [\w./@-]+:[-\d.n]| - [A-Za-z_][\w./@-]*:[-\d.n]\S* - [A-Za-z_][\w./@-]*:[-\d.n]"
 )
 """Pattern of cells in a continuation of a broken line of verl."""
@@ -61,7 +61,7 @@ _EVALUATION_PATTERN = re.compile(
     r"\bEvaluated (?:\S{1,200} on )?(?P<suite>[\w.@/+-]{1,80}) in [\d.]{1,12}s \((?P<results>.{1,1000})\)\s*$"
 )
 _BULLET = re.compile(r"^[\s•*+>-]+")
-_GRID = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
+_GRID_CELL_PATTERN = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
 _RULE_PATTERN = re.compile(r"^[\s|:+=\u2500-\u257f-]*[-=\u2500\u2501\u2550][\s|:+=\u2500-\u257f-]*$")
 _BARS = str.maketrans("│┃║", "|||")
 
@@ -71,10 +71,13 @@ def may_name_step(text: str) -> bool:
     if text[:1] in "[( " and _COUNTER_PATTERN.match(text):
         return True
     lower_text = text.lower()
-    return any(step_word in lower_text for step_word in _WORDS) and _NUMBERED.search(lower_text) is not None
+    return (
+        any(step_word in lower_text for step_word in _WORDS)
+        and _NUMBERED_STEP_PATTERN.search(lower_text) is not None
+    )
 
 
-class Heading(NamedTuple):
+class TrainingPosition(NamedTuple):
     """The position in the training that a line mentions."""
 
     step: int | None
@@ -82,7 +85,7 @@ class Heading(NamedTuple):
     epoch: float | None = None
 
 
-def heading(text: str) -> Heading:
+def find_position(text: str) -> TrainingPosition:
     """Return the step, total steps and epoch that a line mentions, preferring a step of the training."""
     steps = list(_STEP_PATTERN.finditer(text))
     match = next((match for match in steps if len(match[1]) > len("iteration")), steps[0] if steps else None)
@@ -94,10 +97,10 @@ def heading(text: str) -> Heading:
         step, total = None, None
     epoch = _EPOCH_PATTERN.search(text)
     if epoch is None:
-        return Heading(step, total)
+        return TrainingPosition(step, total)
     if step is None and epoch[2]:
         step, total = int(epoch[2]), int(epoch[3])
-    return Heading(step, total, float(epoch[1]))
+    return TrainingPosition(step, total, float(epoch[1]))
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
@@ -106,7 +109,7 @@ def pairs(text: str) -> list[tuple[str, str]]:
     for match in _PAIR_PATTERN.finditer(text):
         name = _without_sentence(match[1]) if match[2] == ":" else match[1].rsplit(" ", 1)[-1]
         is_place_in_code = match[2] == ":" and text[: match.start()].endswith(":") and match[3].isdecimal()
-        if name.lower() not in _NOISE and not name.endswith(".py") and not is_place_in_code:
+        if name.lower() not in _NON_METRIC_NAMES and not name.endswith(".py") and not is_place_in_code:
             cells.append((name, match[3].replace(",", "")))
     return cells or _spaced_pairs(text)
 
@@ -121,10 +124,10 @@ def _spaced_pairs(text: str) -> list[tuple[str, str]]:
     """Return the pairs of `step 12 | reward 0.5 | kl 0.1`, if there are several or the metric is known."""
     cells = [
         (match[1], match[2].replace(",", ""))
-        for segment in _BETWEEN.split(_ERROR_PATTERN.sub("", text))
-        if not _SPACED.sub("", segment).strip()
-        for match in _SPACED.finditer(segment)
-        if match[1].lower() not in _NOISE
+        for segment in _SEPARATOR_PATTERN.split(_ERROR_PATTERN.sub("", text))
+        if not _SPACED_PAIR_PATTERN.sub("", segment).strip()
+        for match in _SPACED_PAIR_PATTERN.finditer(segment)
+        if match[1].lower() not in _NON_METRIC_NAMES
     ]
     if len(cells) > 1 or (cells and is_known(cells[0][0])):
         return cells
@@ -150,7 +153,7 @@ def evaluation_cells(text: str) -> list[tuple[str, str]]:
 def lone_pairs(text: str) -> list[tuple[str, str]]:
     """Return the pairs of a line without other content: a list item, or cells of a grid."""
     if "│" in text:
-        return [(match[1], match[2]) for match in _GRID.finditer(text)]
+        return [(match[1], match[2]) for match in _GRID_CELL_PATTERN.finditer(text)]
     bare_text = _BULLET.sub("", text)
     first = _PAIR_PATTERN.search(bare_text)
     if first is None or bare_text[: first.start()].strip(_SEPARATORS):

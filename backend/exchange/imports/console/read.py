@@ -9,13 +9,13 @@ import numpy as np
 
 from backend.exchange.imports.console.forms import (
     MAX_LINE_CHARACTERS,
-    VERL_AGAIN,
+    VERL_CONTINUATION_PATTERN,
     VERL_PATTERN,
-    Heading,
+    TrainingPosition,
     bar_counter,
     bar_pairs,
     evaluation_cells,
-    heading,
+    find_position,
     is_rule,
     lone_pairs,
     may_name_step,
@@ -92,7 +92,7 @@ class ConsoleText:
         self._bar: tuple[int, str, int] | None = None
         """(line, text, count) of the newest progress bar with metrics; the last one per count becomes a row.
         """
-        self._heading = Heading(None)
+        self._heading = TrainingPosition(None)
         self._heading_line = 0
         self._evaluated_step = NO_STEP
         """Step in the last line that announced an evaluation."""
@@ -242,7 +242,7 @@ class ConsoleText:
 
     def _take_verl(self, line: int, text: str) -> bool:
         match = VERL_PATTERN.search(text) if "step:" in text else None
-        if match is None and self._verl is not None and VERL_AGAIN.search(text):
+        if match is None and self._verl is not None and VERL_CONTINUATION_PATTERN.search(text):
             self._verl = self._verl._replace(text=self._verl.text + text)
             return True
         self._end_verl()
@@ -266,14 +266,14 @@ class ConsoleText:
             self._add_pairs(PAIRS, line, cells, StepHint(self._evaluated_step, writer=writer))
             return PAIRS
         if may_name_step(text):
-            position = heading(text)
+            position = find_position(text)
             if position.step is not None or position.epoch is not None:
                 return self._take_heading(line, text, position, writer)
         is_candidate = self._heading.step is not None or _MAY_BE_PAIRS.search(text) or _EVALUATED.match(text)
         cells = lone_pairs(text) if is_candidate else []
         if cells and {name for name, _ in cells} & {name for name, _ in self._list}:
             self._end_list()  # a second row needs its own heading
-            self._heading = Heading(None)
+            self._heading = TrainingPosition(None)
         if cells and self._heading.step is not None:
             self._list += cells
             return LISTS
@@ -294,7 +294,7 @@ class ConsoleText:
         else:
             self.epochs = float(number)
 
-    def _take_heading(self, line: int, text: str, position: Heading, writer: str) -> str:
+    def _take_heading(self, line: int, text: str, position: TrainingPosition, writer: str) -> str:
         cells = pairs(text)
         if cells:
             step = position.step if position.step is not None else NO_STEP

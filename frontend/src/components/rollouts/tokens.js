@@ -213,7 +213,7 @@ export function Readout() {
     </span>${' '}
     <bdi class="readout-token">${spellToken(tokens.tokens[tokenIndex])}</bdi>
     <span class="faint">id ${tokens.token_ids[tokenIndex]}</span>
-    ${isMasked && html`<span>${isObserved ? 'observation of a tool' : 'masked'}: no part of the loss</span>`}
+    ${isMasked && html`<span>${isObserved ? 'observation of a tool' : 'masked'}: not part of the loss</span>`}
     ${!isObserved && typeof logprob === 'number' && html`<span>p ${probabilityText(logprob)}</span>`}
     ${
       !isMasked &&

@@ -12,7 +12,7 @@ const OUTCOMES = {
   failed: 'failed',
   timeout: 'took too long',
   killed: 'ended by the sandbox',
-  unanswered: 'unanswered: the budget of turns or tokens is used up',
+  unanswered: 'unanswered: the limit of turns or tokens was reached',
   done: 'ended the episode',
   lost: 'lost: the environment failed',
 };
@@ -34,7 +34,7 @@ function Block({ block, label }) {
       <b><${Visible} text=${turn.tool} /></b>
       ${isCall && outcome && html`<span class="mark mark-warn">${outcome}</span>`}
       ${!isCall && turn.is_cut && html`<span class="mark mark-warn">cut</span>`}
-      ${!isCall && html`<span class="faint">${formatValue(turn.seconds)} s; no part of the loss</span>`}
+      ${!isCall && html`<span class="faint">${formatValue(turn.seconds)} s; not part of the loss</span>`}
     </p>
     <${LongText} text=${text} label=${`${label}: ${isCall ? 'call' : 'observation'}`} />
   </section>`;

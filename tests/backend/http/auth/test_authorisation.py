@@ -11,7 +11,7 @@ from backend.http.auth.permissions import GROUPS, Access, Role
 from backend.http.auth.tokens import cookie_name, writer_token
 from backend.http.guard import Guard
 from backend.service.main import Service
-from tests.api_client import TOKEN, VIEWER_TOKEN, client_of_service, log_in
+from tests.api_client import TOKEN, VIEWER_TOKEN, client_of_service, create_session_cookie
 from tests.route_list import filled_in, operations
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "get")
@@ -68,8 +68,8 @@ def credentials(settings, client):
         ({"authorization": f"Bearer {VIEWER_TOKEN}"}, Role.VIEWER, True),
         ({"authorization": f"Bearer {TOKEN}"}, Role.OPERATOR, True),
         ({"authorization": f"Bearer {writer_token(settings, 'node')}"}, Role.WRITER, True),
-        ({"cookie": f"{name}={log_in(client, Role.VIEWER)}"}, Role.VIEWER, False),
-        ({"cookie": f"{name}={log_in(client)}"}, Role.OPERATOR, False),
+        ({"cookie": f"{name}={create_session_cookie(client, Role.VIEWER)}"}, Role.VIEWER, False),
+        ({"cookie": f"{name}={create_session_cookie(client)}"}, Role.OPERATOR, False),
     ]
 
 

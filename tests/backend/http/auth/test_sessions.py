@@ -10,7 +10,7 @@ from backend.http.auth.permissions import Role
 from backend.http.auth.sessions import BrowserSessions
 from backend.http.auth.tokens import cookie_name, login_link, new_cookie
 from backend.storage.models import BrowserSession
-from tests.api_client import client_of_service, log_in
+from tests.api_client import client_of_service, create_session_cookie
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 CROSS_SITE_NAVIGATION = {
@@ -43,7 +43,9 @@ def browsers(sqlite_url, settings):
 
         def browser(role=None):
             client.cookies.clear()
-            headers = {"Cookie": f"{cookie_name(settings)}={log_in(client, role)}"} if role else {}
+            headers = (
+                {"Cookie": f"{cookie_name(settings)}={create_session_cookie(client, role)}"} if role else {}
+            )
             return lambda method, path, **options: client.request(
                 method, path, headers=SAME_ORIGIN | headers | options.pop("headers", {}), **options
             )

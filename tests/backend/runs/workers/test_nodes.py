@@ -13,11 +13,11 @@ from backend.runs.workers.nodes import (
     Order,
     OrderReply,
     complete_groups,
+    count_usable_devices,
     find_order,
     is_complete,
     leave_seat,
     load_seats,
-    max_devices,
     record_heartbeat,
     take_seat,
     waiting_reason,
@@ -41,10 +41,10 @@ def test_a_group_is_complete_while_all_of_its_nodes_are_seen(session):
     assert [[node.title for node in group] for group in complete_groups(session)] == [
         ["node 0 (host0)", "node 1 (host1)"]
     ]
-    assert max_devices(load_seats(session, "pair")) == 2
+    assert count_usable_devices(load_seats(session, "pair")) == 2
     session.execute(update(Node).where(Node.rank == 1).values(seen_at=Node.seen_at - 40))
     session.expire_all()
-    assert max_devices(load_seats(session, "pair")) == 0
+    assert count_usable_devices(load_seats(session, "pair")) == 0
     assert record_heartbeat(session, "pair", 1, "w1")
     session.expire_all()
     assert is_complete(load_seats(session, "pair"))
