@@ -62,7 +62,8 @@ _BEFORE = re.compile(
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
-_EVALUATED = re.compile(r"\s{0,9}(?:eval|val|test)", re.IGNORECASE)
+_EVALUATION_NAME_PATTERN = re.compile(r"(?:evals?|evaluation|val|validation|test)(?![a-z])", re.IGNORECASE)
+"""Pattern of the start of a metric of an evaluation, such as `val/accuracy`, unlike `value_loss`."""
 _SUMMARY = "train_runtime"
 _COUNTERS = (
     "global_step", "train/global_step", "training/global_step", "trainer/global_step",
@@ -269,8 +270,8 @@ class ConsoleText:
             position = find_position(text)
             if position.step is not None or position.epoch is not None:
                 return self._take_heading(line, text, position, writer)
-        is_candidate = self._heading.step is not None or _MAY_BE_PAIRS.search(text) or _EVALUATED.match(text)
-        cells = lone_pairs(text) if is_candidate else []
+        may_be_pairs = _MAY_BE_PAIRS.search(text) or _EVALUATION_NAME_PATTERN.match(text.lstrip())
+        cells = lone_pairs(text) if self._heading.step is not None or may_be_pairs else []
         if cells and {name for name, _ in cells} & {name for name, _ in self._list}:
             self._end_list()  # a second row needs its own heading
             self._heading = TrainingPosition(None)
@@ -353,7 +354,7 @@ class ConsoleText:
 
 
 def _is_eval(names: Iterable[str]) -> bool:
-    return all(name.lower().startswith(("eval", "val", "test")) or name == "epoch" for name in names)
+    return all(_EVALUATION_NAME_PATTERN.match(name) or name == "epoch" for name in names)
 
 
 def _find_step(value_by_name: dict[str, Any], text_before: str) -> tuple[int, str]:

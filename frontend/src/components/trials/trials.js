@@ -43,6 +43,7 @@ function Trial({ trial, isAlone, config }) {
   const { verdict, experiment } = trial;
   const [summary, ...sentences] = verdict.sentences;
   const title = trial.title || 'cause unknown';
+  const goalHead = `${verdict.goal || 'goal'} at the end`;
   const Heading = isAlone ? 'h2' : 'h3';
   return html`<article class=${isAlone ? 'trial card' : 'trial'} aria-label=${`Trial: ${title}`}>
     <${Heading}>
@@ -57,7 +58,7 @@ function Trial({ trial, isAlone, config }) {
     ${sentences.map((words) => html`<p key=${words}>${words}</p>`)}
     <${DataTable}
       name="Arms of the trial"
-      heads=${['arm', 'changes', ...makeNumberHeads('ended', 'fell', 'healthy', 'not counted', `${verdict.goal || 'goal'} at the end`, 'p')]}
+      heads=${['arm', 'changes', ...makeNumberHeads('ended', 'fell', 'healthy', 'not counted', goalHead, 'p')]}
     >
       <tbody>
         ${verdict.arms.map((arm) => html`<${Arm} key=${arm.name} arm=${arm} config=${config} />`)}
