@@ -98,11 +98,11 @@ def rows(count: int, width: int = 60) -> bytes:
 def test_interrupted_uploads_leave_nothing_behind(service):
     content = rows(50_000)
     for number, end in enumerate((0, 1, 1000, MEGABYTE_BYTES, len(content) - 1) * 2):
-        service.begin(content[:end], length=None if number % 2 else len(content)).close()
+        service.begin_upload(content[:end], length=None if number % 2 else len(content)).close()
     wait_for(lambda: service.files() == [])
 
     for end in (1000, len(content) - 1):
-        connection = service.begin(content[:end], length=len(content))
+        connection = service.begin_upload(content[:end], length=len(content))
         wait_for(lambda: any(name.startswith(".draft-") for name in service.files()))
         service.kill()
         connection.close()

@@ -155,7 +155,7 @@ def joined_ranks(
             ranks = join(meeting, 0, config.resources.ranks, device=device, listener=listener)
             yield ranks
             if group:
-                ranks.order({"what": "leave"})
+                ranks.order(("leave",))
         except RuntimeError as error:
             if is_lost_peer(error):  # The thread that finds out why the rank died ends this process.
                 group.linger() if group else time.sleep(LINGER_SECONDS)

@@ -61,7 +61,7 @@ def follow(config: RunConfig, ranks: Ranks, *, device: str) -> None:
     """Build the trainer's models and execute its orders until it releases the ranks."""
     torch.manual_seed(config.seed)
     follower = Follower(Replica(config, Settings(), device=device, ranks=ranks))
-    while (order := ranks.order())["what"] != "leave":
+    while (order := ranks.order())[0] != "leave":
         follower.obey(order)
 
 
@@ -90,8 +90,9 @@ class Follower:
     def __init__(self, replica: Replica) -> None:
         self.replica, self.limit = replica, RowLimit()
 
-    def obey(self, order: dict[str, Any]) -> None:
-        """Execute one order together with rank 0."""
+    def obey(self, order: tuple[str, *tuple[Any, ...]]) -> None:
+        """Execute one order, a name with its arguments, together with rank 0."""
+        name, *arguments = order
         handlers: dict[str, Callable[..., None]] = {
             "sample": self.sample,
             "learn": self.learn,
@@ -99,7 +100,7 @@ class Follower:
             "restore": self.restore,
             "gather": self.gather,
         }
-        handlers[order.pop("what")](**order)
+        handlers[name](*arguments)
 
     def sample(self, task: Task) -> None:
         """Sample this rank's part of the completions."""

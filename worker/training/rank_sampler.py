@@ -86,7 +86,7 @@ class RankSampler(Sampler):
             self.limit.rows,
             next(_numbers),
         )
-        self.order("sample", task=task)
+        self.order("sample", task)
         return sample_together(
             task, self.policy, self.ranks, generator, limit=self.limit, is_unwanted=self.is_unwanted
         )

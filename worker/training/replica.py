@@ -57,7 +57,7 @@ class Replica:
             reference,
             allow_writes=allow_writes,
             shards=shards,
-            announce_critic=lambda: self.order("gather", state_name="critic"),
+            announce_critic=lambda: self.order("gather", "critic"),
         )
         self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
         self.parts: dict[str, Stateful] = {
@@ -75,13 +75,13 @@ class Replica:
             shards,
             config,
             steps=self.config.steps,
-            announce=lambda: self.order("gather", state_name="optimizer"),
+            announce=lambda: self.order("gather", "optimizer"),
         )
 
-    def order(self, order_name: str, **knobs: Any) -> None:
-        """Send an order to the other ranks, if there are any."""
+    def order(self, order_name: str, *arguments: Any) -> None:
+        """Send an order, the name and arguments of a method of `Follower`, to the other ranks, if any."""
         if not self.ranks.is_alone:
-            self.ranks.order({"what": order_name, **knobs})
+            self.ranks.order((order_name, *arguments))
 
     def settle(self, restored_checkpoint: RestoredCheckpoint) -> None:
         """Update the shards after weights were restored without the optimizer's state."""

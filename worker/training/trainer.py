@@ -210,7 +210,7 @@ class Trainer:
         restored_step = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
         if restored_step is not None and self.checkpoints.restored_checkpoint is not None:
             self.replica.settle(self.checkpoints.restored_checkpoint)
-            self.replica.order("restore", restored=self.checkpoints.restored_checkpoint)
+            self.replica.order("restore", self.checkpoints.restored_checkpoint)
         self.learner.microbatches.limit(self.counters.microbatch_tokens)
         self.row_limit.lower(self.counters.sampled_rows)
         self.recorder.begin(-1 if restored_step is None else restored_step)
@@ -310,7 +310,7 @@ class Trainer:
         if not updates.resample_each_epoch:
             self.behaviour.remember(self.policy)
             state = self.generator.get_state()
-            self.replica.order("learn", collected=collected, generator=state, step=update_stats.step)
+            self.replica.order("learn", collected, state, update_stats.step)
             self.learner.learn(collected, self.generator, update_stats)
             self.replica.order("end_step")
             self.learner.end_step()
