@@ -203,7 +203,9 @@ def rank_causes(
     explanations = _explanations(findings, sizes, width)
     scores = {}
     for finding in findings:
-        earliness = math.exp(-(finding.onset.middle - first_onset) / width)
+        # A change that may have begun as early as the first one is not later.
+        delay = max(0.0, finding.onset.healthy - first_onset)
+        earliness = math.exp(-delay / width)
         weight = 1.0 if finding.tier == "specific" else CONSISTENT_WEIGHT
         weight *= 1 + SUSPECT_WEIGHT * sizes.get(finding.cause, 0.0)
         scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)

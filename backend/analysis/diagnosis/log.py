@@ -27,6 +27,8 @@ METRICS = (
     "text/structure_polluted",
     "text/structure_broken",
     "text/unusual_script_frac",
+    "clip/frac",
+    "kl/old",
     "length/mean",
     "length/truncated_frac",
     "groups/zero_variance_frac",

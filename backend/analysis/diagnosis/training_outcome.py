@@ -79,7 +79,12 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
         is_high = trailing_means >= outcome.best - (1 - DECLINED_FRACTION) * goal.size(outcome.best)
         onset = _onset(goal, min(int(np.flatnonzero(is_high)[-1]) + 1, len(values) - 1))
         return outcome._replace(verdict="declining", onset=onset).with_window_before_the_onset()
-    return _judge_learning(outcome, values, sigma, scale, is_accuracy=is_accuracy)
+    learned = _judge_learning(outcome, values, sigma, scale, is_accuracy=is_accuracy)
+    is_far_below = loss > max(min_loss, (1 - DECLINED_FRACTION) * goal.size(outcome.best))
+    if learned.verdict == "inconclusive" and is_far_below:
+        note = "the last points are far below the best, but too few to tell a fall from noise"
+        return learned._replace(note=note)
+    return learned
 
 
 class _Goal(NamedTuple):

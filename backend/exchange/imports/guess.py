@@ -12,7 +12,8 @@ STEP_NAMES = (
     "train/global_step", "training/global_step", "trainer/global_step", "global_step", "global step",
     "global_step/max_steps", "system/step",
     "rollout/step", "train/step", "trainer/step", "train_step", "training_step", "step", "steps",
-    "global_steps", "_step", "iteration", "iter", "update", "updates", "optimizer_step", "rollout_id",
+    "global_steps", "grpo_step", "ppo_step", "rl_step", "_step", "iteration", "iter", "update", "updates",
+    "optimizer_step", "rollout_id",
     "checkpoint",
 )  # fmt: skip
 """Names of step columns, most reliable first; W&B's own `_step` counts calls of its log function."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backend.config.metrics import canonical_name, find_metric, plain_name
+from backend.exchange.imports.name_words import metric_by_words
 from backend.exchange.imports.table import Floats, excerpt
 from backend.metrics.store import NAME_PATTERN
 
@@ -68,6 +69,7 @@ def is_known(column: str) -> bool:
         or find_metric(column) is not None
         or column in _SECOND
         or _held_out(column) is not None
+        or metric_by_words(column) is not None
     )
 
 
@@ -86,7 +88,12 @@ def choose_metric_names(
         if name and column in columns
     }
     column_by_metric = {naming.metric: column for column, naming in names.items()}
-    for by_name in (_held_out_accuracies(columns), _by_own_names(columns), _second_choices(columns)):
+    for by_name in (
+        _held_out_accuracies(columns),
+        _by_own_names(columns),
+        _second_choices(columns),
+        _by_words(columns),
+    ):
         for column, naming in by_name.items():
             if column in names or column in requested_names:
                 continue
@@ -148,6 +155,16 @@ def _second_choices(columns: Mapping[str, Floats]) -> dict[str, Naming]:
         column: Naming(_SECOND[column], "the same quantity, as no other column is it")
         for column in columns
         if column in _SECOND
+    }
+
+
+def _by_words(columns: Mapping[str, Floats]) -> dict[str, Naming]:
+    return {
+        column: Naming(metric, "the same quantity, by the words of its name")
+        for column, values in columns.items()
+        if (metric := metric_by_words(column)) is not None
+        if find_metric(column) is None and column not in _NORMALISED
+        if not is_accuracy(metric) or _are_shares(values, "accuracy")
     }
 
 

@@ -44,16 +44,20 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
     is_old = age is not None and float(np.median(age[1].values)) >= 1
     updates = log.find("optim/updates")
     is_reused = updates is not None and float(np.median(updates[1].values)) > 1
-    if age is None and updates is None:
+    clipped = log.find("clip/frac")
+    is_clipped = clipped is not None and float(np.median(clipped[1].values)) > 0
+    if age is None and updates is None and clipped is None:
         needed_data = "the age of samples and the updates per step"
         return missing_data(log, "staleness", needed_data, "sampling/staleness", "optim/updates")
-    if not (is_old or is_reused):
+    if not (is_old or is_reused or is_clipped):
         return None
     change = find_first_change(
         log, outcome,
         Sign("sampling/staleness", "up", 1.5, 0.5, is_setting=True, threshold=0.9),
         Sign("clip/low_frac", "up", 2.0, 0.02, threshold=0.1),
         Sign("clip/high_frac", "up", 2.0, 0.02, threshold=0.1),
+        Sign("clip/frac", "up", 2.0, 0.02, threshold=0.1),
+        Sign("kl/old", "up", 3.0, 1e-3, is_log=True, threshold=0.1),
         Sign("ratio/max", "up", 3.0, 0.2, is_log=True, threshold=5.0),
         Sign("optim/updates", "up", 1.5, 0.5, is_setting=True, threshold=1.0),
     )  # fmt: skip
@@ -61,11 +65,22 @@ def staleness(log: Log, outcome: Outcome) -> Answer:
         return None
     age_text = f"samples are {np.median(age[1].values):.0f} steps old" if is_old and age else ""
     reuse_text = f"{np.median(updates[1].values):.0f} updates a step" if is_reused and updates else ""
-    reason_text = " and ".join(reason for reason in (age_text, reuse_text) if reason)
-    is_cause = change.metric in {"sampling/staleness", "optim/updates"} or is_old
+    clip_text = (
+        f"{np.median(clipped[1].values):.2g} of the tokens are clipped in the median step: batches serve "
+        "several updates, or samples are old"
+        if is_clipped and clipped and not (is_old or is_reused)
+        else ""
+    )
+    reason_text = " and ".join(reason for reason in (age_text, reuse_text, clip_text) if reason)
+    is_far = change.extreme >= FAR_FROM_SAMPLER.get(change.metric, np.inf)
+    is_cause = change.metric in {"sampling/staleness", "optim/updates"} or is_old or is_far
     return make_finding(
         "staleness", change, tier="specific" if is_cause else "consistent", evidence=(reason_text,)
     )
+
+
+FAR_FROM_SAMPLER = {"clip/frac": 0.5, "kl/old": 1.0}
+"""Values that show that most tokens were sampled by another policy than the one that learns from them."""
 
 
 def router_drift(log: Log, outcome: Outcome) -> Answer:
@@ -86,8 +101,14 @@ def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
         return gap
     change = find_change(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02, margin=0.25))
     if change is None:
-        return None
+        return find_standing(log, "entropy_explosion", "policy/entropy", RANDOM_TEXT_NATS)
     return _entropy_finding(log, outcome, "entropy_explosion", change, "down")
+
+
+RANDOM_TEXT_NATS = 5.0
+"""Entropy at which a policy chooses each token from 150 that are equally likely. A language model that
+answers questions has less than 2.
+"""
 
 
 def entropy_collapse(log: Log, outcome: Outcome) -> Answer:

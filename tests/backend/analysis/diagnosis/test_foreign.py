@@ -230,3 +230,42 @@ def test_a_remedy_for_another_trainer_names_its_settings_or_none_of_ours(trainer
     names = {"trl": "`learning_rate`", "verl": "`actor.entropy_coeff`", "csv": "learning rate"}
     assert names[trainer] in cause.remedy.words
     assert cause.remedy.changes == {}
+
+
+def test_clipping_of_most_tokens_before_a_fall_means_that_batches_serve_too_many_updates():
+    clipped = rising_from(150, 98, low=0.1, high=0.95, steps=10)
+    kl_old = rising_from(150, 98, low=0.05, high=5, steps=10)
+    length = 400 - rising_from(150, 100, low=0, high=380, steps=10)
+    log = Log({
+        "reward/mean": series(reward(fall_at=106)), "clip/frac": series(clipped), "kl/old": series(kl_old),
+        "length/mean": series(length),
+    })  # fmt: skip
+    causes = diagnose(log).causes
+    assert [(cause.finding.cause, cause.explained_by) for cause in causes] == [
+        ("staleness", ""), ("length_collapse", "staleness"),
+    ]  # fmt: skip
+    assert "batches serve several updates" in causes[0].finding.evidence[1]
+
+
+def test_entropy_of_nearly_random_text_explains_why_nothing_was_learned():
+    entropies = {"untrained": 10.8, "usual": 1.2}
+    never_right = series(np.where(np.arange(150) % 40 == 7, 0.05, 0.0))
+    causes = {
+        name: [
+            cause.finding.cause
+            for cause in diagnose(
+                Log({"reward/accuracy": never_right, "policy/entropy": series(np.full(150, entropy))})
+            ).causes
+        ]
+        for name, entropy in entropies.items()
+    }
+    assert "entropy_explosion" in causes["untrained"]
+    assert "entropy_explosion" not in causes["usual"]
+
+
+def test_two_points_at_zero_are_too_few_for_a_fall_and_the_note_says_so():
+    values = np.append(0.3 - 0.26 * np.exp(-np.arange(39) / 4), [0.0, 0.0])
+    outcome = judge(Log({"reward/mean": series(values + np.random.default_rng(0).normal(0, 0.01, 41))}))
+    assert (outcome.verdict, outcome.note) == (
+        "inconclusive", "the last points are far below the best, but too few to tell a fall from noise",
+    )  # fmt: skip

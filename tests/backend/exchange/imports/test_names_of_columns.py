@@ -33,12 +33,34 @@ METRIC_BY_COLUMN = {
     "train accuracy (%)": "reward/accuracy",
     "Grad. Norm": "optim/grad_norm",
     "critic/entropy/mean": "policy/entropy",
+    "rollout_answer_accuracy": "reward/accuracy",
+    "heldout_answer_acc": "eval/accuracy",
+    "dev/pass_rate": "eval/accuracy",
+    "rollout_avg_response_token_length": "length/mean",
+    "train/reward_mean_all": "reward/mean",
+    "avgTokenEntropy": "policy/entropy",
+    "actor/pg_clipfrac": "clip/frac",
+    "approx_kl": "kl/old",
 }
 
 
 @pytest.mark.parametrize(("column", "metric"), METRIC_BY_COLUMN.items())
 def test_a_column_name_of_another_trainer_is_known(column, metric):
     assert list(plan_content(curve_table(**{column: [0.25, 0.5]})).series) == [metric]
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["reward_max", "rollout_format_accuracy", "eval_reward", "prompt_length", "num_correct", "kl_coef"],
+)
+def test_a_name_with_a_word_of_another_quantity_is_kept(column):
+    assert list(plan_content(curve_table(**{column: [0.25, 0.5]})).series) == [column]
+
+
+def test_an_exact_name_comes_before_one_by_its_words():
+    plan = plan_content(curve_table(reward_mean_all=[1, 2], reward=[3, 4]))
+    assert points(plan, "reward/mean") == {1: 3, 2: 4}
+    assert points(plan, "reward_mean_all") == {1: 1, 2: 2}
 
 
 def test_each_evaluation_set_has_its_accuracy():
