@@ -131,6 +131,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         )
 
 
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    """Restore the umask, which commands such as `grpolab backup` restrict in the process of the tests."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    yield
+    os.umask(umask)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Return the directory that all processes of this session share."""
