@@ -50,7 +50,6 @@ class ForeignLog(BaseModel):
 class Verdict(BaseModel):
     """What import and diagnosis say about a log."""
 
-    format: str = ""
     refusal: str = ""
     verdict: str = ""
     onset: tuple[int, int] | None = None
@@ -75,14 +74,13 @@ def judge_file(path: Path, run: int) -> Verdict:
     """Return the diagnosis of one run in a log, or the sentence with which it is refused."""
     try:
         with path.open("rb") as file:
-            log_format, logs = read_logs(file, path.name)
+            _, logs = read_logs(file, path.name)
         series = plan_import(logs[run]).series
     except BadLog as error:
         return Verdict(refusal=str(error))
     diagnosis = diagnose(Log({name: Series(values.steps, values.values) for name, values in series.items()}))
     onset = diagnosis.outcome.onset
     return Verdict(
-        format=log_format,
         verdict=diagnosis.outcome.verdict,
         onset=onset and (onset.healthy, onset.sick),
         causes=[cause.finding.cause for cause in diagnosis.causes],

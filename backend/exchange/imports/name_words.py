@@ -63,6 +63,7 @@ _QUANTITIES = (
     Quantity("optim/grad_norm", (_words("grad gradient gradients"), _words("norm")), _words("global l2")),
     Quantity("optim/lr", (_words("lr"),)),
     Quantity("optim/lr", (_words("learning"), _words("rate"))),
+    Quantity("loss/policy", (_words("policy actor pg"), _words("loss"))),
     Quantity("loss/total", (_words("loss"),), _words("grpo rl")),
 )
 

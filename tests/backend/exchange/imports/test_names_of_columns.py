@@ -39,6 +39,7 @@ METRIC_BY_COLUMN = {
     "rollout_avg_response_token_length": "length/mean",
     "train/reward_mean_all": "reward/mean",
     "avgTokenEntropy": "policy/entropy",
+    "train/policy_loss_mean": "loss/policy",
     "actor/pg_clipfrac": "clip/frac",
     "approx_kl": "kl/old",
 }
