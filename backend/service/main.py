@@ -55,7 +55,7 @@ from backend.service.monitoring import health, status
 from backend.service.webhook.sender import Sender
 from backend.storage.engine import open_engine, open_sessions
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
 MAX_THREADS = 64
 """Maximum number of requests that are processed at the same time, and of database connections in the pool."""
 

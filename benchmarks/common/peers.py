@@ -1,8 +1,12 @@
-"""The other trainers and trackers of the benchmarks, each in a separate environment such as `.venv-trl`."""
+"""The other trainers and trackers of the benchmarks, each in a separate environment such as `.venv-trl`.
+
+python -m benchmarks.common.peers trl          installs TRL once and prints its interpreter
+"""
 
 import json
 import os
 import subprocess
+import sys
 import venv
 from pathlib import Path
 from typing import Any
@@ -20,16 +24,6 @@ REQUIREMENTS_BY_PEER = {
         for peer in ("mlflow", "aim", "trackio", "tensorboard")
     },
 }
-
-
-def ensure_trl_python() -> Path:
-    """Return the interpreter that can import TRL."""
-    return ensure_python("trl")
-
-
-def ensure_rlwatch_python() -> Path:
-    """Return the interpreter that can import rlwatch."""
-    return ensure_python("rlwatch")
 
 
 def ensure_python(peer: str) -> Path:
@@ -71,3 +65,7 @@ def run(python: Path | str, script: Path, job: dict[str, Any], root: Path = ROOT
         check=True,
     ).stdout
     return json.loads(output.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    print(ensure_python(sys.argv[1]))

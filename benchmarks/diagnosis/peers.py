@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from backend.analysis.diagnosis.log import Floats, Log
-from benchmarks.common.peers import ensure_rlwatch_python, run
+from benchmarks.common.peers import ensure_python, run
 
 WINDOW_ROLLOUTS = 100
 """Number of rollouts in rewardspy's rolling statistics."""
@@ -40,7 +40,7 @@ def rlwatch(logs: Sequence[Log]) -> list[bool]:
     """Return whether rlwatch's detectors with their default configuration report critical at any step."""
     rows = [_rows(log) for log in logs]
     answer = run(
-        ensure_rlwatch_python(), Path(__file__).parent / "rlwatch_side.py", {"logs": rows, "threads": 1}
+        ensure_python("rlwatch"), Path(__file__).parent / "rlwatch_side.py", {"logs": rows, "threads": 1}
     )
     return [severity == "critical" for severity in answer["severities"]]
 

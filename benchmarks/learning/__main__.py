@@ -66,6 +66,7 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
     steps = metric_rows(service, run["id"])
     evaluations = [(int(row["step"]), float(row["eval/accuracy"])) for row in steps if row["eval/accuracy"]]
     trained_rows = [row for row in steps if row["reward/mean"]]
+    seconds = trained_rows[-1].get("time/wall_seconds")
     accuracies = dict(evaluations)
     diagnosis = service.http.get(f"/api/v1/runs/{run['id']}/diagnosis").json()
     return {
@@ -73,7 +74,7 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
         "seed": run["seed"],
         "status": run["status"],
         "steps": int(trained_rows[-1]["step"]),
-        "seconds": round(float(trained_rows[-1]["time/wall_seconds"]), 1),
+        "seconds": round(float(seconds), 1) if seconds else None,
         "accuracy": accuracies,
         "first_accuracy": evaluations[0][1],
         "best_accuracy": max(accuracy for _, accuracy in evaluations),

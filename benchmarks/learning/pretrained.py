@@ -3,16 +3,19 @@
     python -m benchmarks.learning.pretrained --state DIR               three seeds on one slot; hours on a
 CPU
     python -m benchmarks.learning.pretrained --state DIR --arms all    every arm; a day on a CPU
+    python -m benchmarks.learning.pretrained --state DIR --arms TRL    TRL on the same prompts, imported
     python -m benchmarks.learning.pretrained --state DIR --steps 2 --prompts 8          a rehearsal
 
-Ctrl-C saves a checkpoint, and the same command continues from it. `make model` installs the model. Each
-ended run adds a line to results-pretrained.jsonl, from which the table in the .md file is made; `--out`
-names another file.
+Ctrl-C saves a checkpoint, and the same command continues from it; a run of TRL begins anew. `make model`
+installs the model. Each ended run adds a line to results-pretrained.jsonl, from which the table in the .md
+file is made; `--out` names another file.
 """
 
 import argparse
 import json
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +23,13 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from backend.config.recipes import RECIPES
+from backend.config.run import RunConfig
+from benchmarks.common.peers import ensure_python
+from benchmarks.common.peers import run as run_peer
 from benchmarks.common.service import ENDED_STATUSES, Service, machine
 from benchmarks.learning.__main__ import measured, metric_rows
+from worker.problems.mixture import build_mixture
+from worker.prompt import Prompt
 
 RECIPE_NAME = "smollm2_sums"
 RESULTS_PATH = Path(__file__).with_name("results-pretrained.jsonl")
@@ -53,26 +61,36 @@ CHANGES_BY_ARM: dict[str, dict[str, Any]] = {
 weights.
 """
 
+TRL_ARM = "TRL"
+"""The recipe trained by TRL's GRPOTrainer on the same prompts, whose log is imported into the service."""
+
+ARMS = (*CHANGES_BY_ARM, TRL_ARM)
+
 
 def main() -> None:
     """Train the missing runs and write their table."""
     parser = argparse.ArgumentParser(description="Train the pretrained model of the recipe and measure it.")
     parser.add_argument("--state", type=Path, required=True, help="state directory, in which runs continue")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=[*CHANGES_BY_ARM, "all"], default=["recipe"])
+    parser.add_argument("--arms", nargs="+", choices=[*ARMS, "all"], default=["recipe"])
     parser.add_argument("--steps", type=int, help="steps, if not those of the recipe")
     parser.add_argument("--prompts", type=int, help="held-out prompts, if not those of the recipe")
     parser.add_argument("--out", type=Path, default=RESULTS_PATH, help="file of the results")
     arguments = parser.parse_args()
-    arms = list(CHANGES_BY_ARM) if "all" in arguments.arms else arguments.arms
+    arms = ARMS if "all" in arguments.arms else arguments.arms
     service = Service(str(arguments.state))
     try:
         service.wait()
         for seed in arguments.seeds:
             for arm in arms:
                 if (arm, seed) not in {(row["arm"], row["seed"]) for row in read_results(arguments.out)}:
-                    run = train(service, arm, seed, base_config(arguments))
-                    add_result(arguments.out, {"arm": arm} | run_figures(service, run))
+                    base = base_config(arguments)
+                    run = (
+                        train_with_trl(service, seed, base, arguments.state)
+                        if arm == TRL_ARM
+                        else train(service, arm, seed, base)
+                    )
+                    add_result(arguments.out, {"arm": arm} | run_figures(service, run, base))
     finally:
         service.stop()
     text = table(read_results(arguments.out))
@@ -110,14 +128,66 @@ def train(service: Service, arm: str, seed: int, base: dict[str, Any]) -> dict[s
     return dict(run)
 
 
-def run_figures(service: Service, run: dict[str, Any]) -> dict[str, Any]:
+def train_with_trl(service: Service, seed: int, base: dict[str, Any], state: Path) -> dict[str, Any]:
+    """Return the imported run of TRL with the prompts and held-out problems that the service's run gets."""
+    log = state / f"trl-{seed}.json"
+    if not log.exists():
+        write_trl_log(log, seed, base)
+    response = service.http.post(
+        "/api/v1/imports",
+        params={"file": log.name, "experiment": RECIPE_NAME, "variant": TRL_ARM, "seed": str(seed)},
+        content=log.read_bytes(),
+        headers={"Content-Type": "application/json"},
+    )
+    if not response.is_success:
+        raise SystemExit(f"TRL's log was not imported: {response.text[:500]}")
+    return dict(service.get(f"/runs/{response.json()['run']}"))
+
+
+def write_trl_log(log: Path, seed: int, base: dict[str, Any]) -> None:
+    """Train with TRL, and write its trainer_state.json with the held-out accuracies."""
+    config = RunConfig.model_validate(base | {"seed": seed})
+    sampling = config.sampling
+    mixture = build_mixture(
+        config.problems, seed=seed, order=sampling.order, datasets_dir=Path("datasets"), hf_online=False
+    )
+    held_out = mixture.evaluation_set(config.evaluation.prompts)
+    prompts = mixture.prompts(0, config.steps * sampling.prompts_per_step)
+    mixture.close()
+    with tempfile.TemporaryDirectory(prefix="grpolab-trl-") as directory:
+        job = {
+            "policy": str(Path(os.environ.get("MODELS_DIR", "models")).resolve() / config.policy.name),
+            "directory": directory,
+            "log": str(log.resolve()),
+            "seed": seed,
+            "threads": len(os.sched_getaffinity(0)),
+            "steps": config.steps,
+            "prompts_per_step": sampling.prompts_per_step,
+            "group_size": sampling.group_size,
+            "max_new_tokens": sampling.max_new_tokens,
+            "kl_coef": base["objective"]["kl"]["coef"],
+            "lr": config.optimizer.lr,
+            "max_grad_norm": config.optimizer.max_grad_norm,
+            "evaluate_every": config.evaluation.every,
+            "prompts": [_row_of(prompt) for prompt in prompts],
+            "held_out": [_row_of(prompt) for prompt in held_out],
+        }
+        run_peer(ensure_python("trl"), Path(__file__).with_name("trl_side.py"), job)
+
+
+def _row_of(prompt: Prompt) -> dict[str, str]:
+    """Return a prompt as a row of TRL's dataset."""
+    return {"prompt": prompt.text, "answer": prompt.answer}
+
+
+def run_figures(service: Service, run: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
     """Return what a run learned, how long its steps took, and the versions and device of the measurement."""
     rows = [row for row in metric_rows(service, run["id"]) if row["reward/mean"]]
     seconds = [float(row["time/step_seconds"]) for row in rows if row["time/step_seconds"]]
     sixth = len(rows) // 6 or 1
     return measured(service, run) | {
-        "held_out": run["config"]["evaluation"]["prompts"],
-        "lr": run["config"]["optimizer"]["lr"],
+        "held_out": base["evaluation"]["prompts"],
+        "lr": base["optimizer"]["lr"],
         "step_seconds": median(seconds),
         "device": run["attempts"][-1].get("device") or "",
         "first_training_accuracy": mean(float(row["reward/accuracy"]) for row in rows[:sixth]),
@@ -134,9 +204,7 @@ def read_results(file: Path) -> list[dict[str, Any]]:
 
 def add_result(file: Path, row: dict[str, Any]) -> None:
     """Add a run's figures to the results, sorted by arm and seed."""
-    rows = sorted(
-        [*read_results(file), row], key=lambda row: (list(CHANGES_BY_ARM).index(row["arm"]), row["seed"])
-    )
+    rows = sorted([*read_results(file), row], key=lambda row: (ARMS.index(row["arm"]), row["seed"]))
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -173,7 +241,7 @@ def _row(row: dict[str, Any]) -> str:
 
 def _gains(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the mean and the standard deviation of the gain of each arm with at least two seeds."""
-    for arm in CHANGES_BY_ARM:
+    for arm in ARMS:
         gains = [100 * (row["last_accuracy"] - row["first_accuracy"]) for row in rows if row["arm"] == arm]
         if len(gains) > 1:
             yield (

@@ -16,7 +16,7 @@ import torch
 from pydantic import ValidationError
 
 from backend.config.objective import Objective
-from benchmarks.common.peers import ensure_trl_python, run
+from benchmarks.common.peers import ensure_python, run
 from benchmarks.parity.batches import GROUP_SIZE, PROMPTS, random_batch
 from benchmarks.parity.cases import (
     DIFFERENT_CASES,
@@ -69,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="policy loss and gradient, GRPO Lab against TRL")
     parser.add_argument("--batches", type=int, default=5)
     batches = parser.parse_args().batches
-    answer = run(ensure_trl_python(), HERE / "trl_side.py", {"seeds": list(range(batches)), "threads": 1})
+    answer = run(ensure_python("trl"), HERE / "trl_side.py", {"seeds": list(range(batches)), "threads": 1})
     cases = [*EQUAL_CASES, *DIFFERENT_CASES, *every_combination()]  # in the order of trl_side.py
     compared = []
     for case, trl_answers in zip(cases, answer["found"], strict=True):

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
 
-from benchmarks.common.peers import ensure_trl_python, read_commit, run
+from benchmarks.common.peers import ensure_python, read_commit, run
 from benchmarks.step.tables import table
 from benchmarks.step.workload import TINY_WORKLOAD, Workload
 from worker.problems.sums import Sums
@@ -65,7 +65,9 @@ def measure_rounds(workload: Workload, arguments: argparse.Namespace) -> dict[st
     figures_by_trainer: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
     earlier_name = f"GRPO Lab, {read_commit(arguments.before)}" if arguments.before else ""
     for number in range(arguments.rounds):
-        figures_by_trainer["TRL"].append(run(arguments.trl or ensure_trl_python(), HERE / "trl_side.py", job))
+        figures_by_trainer["TRL"].append(
+            run(arguments.trl or ensure_python("trl"), HERE / "trl_side.py", job)
+        )
         figures_by_trainer["GRPO Lab"].append(run(sys.executable, HERE / "our_side.py", job))
         if earlier_name:
             figures = run(sys.executable, HERE / "our_side.py", job, arguments.before)
