@@ -1,4 +1,4 @@
-"""Measure false alarms on series without a trend: 70 synthetic series, each in 40 random orders.
+"""Measure false alarms on series without a trend: 90 synthetic series, each in 40 random orders.
 
 python -m benchmarks.diagnosis.shuffles
 """
@@ -15,8 +15,8 @@ from benchmarks.diagnosis.results import share_row
 
 RESULTS_PATH = Path(__file__).parent / "shuffles.md"
 ORDER_COUNT = 40
-SEEDS = range(7)
-POINT_COUNTS = (15, 30, 60, 80, 120, 300, 1000)
+SEEDS = range(9)
+POINT_COUNTS = (8, 10, 15, 30, 60, 80, 120, 300, 1000)
 FALLEN_VERDICTS = {"collapsed", "declining", "recovered"}
 Floats = NDArray[np.float64]
 

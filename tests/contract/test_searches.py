@@ -112,6 +112,7 @@ def test_a_search_tries_chooses_compares_and_ends(manual_service, client, databa
     assert [trial.best for trial in ended_search.trials] == [
         max(list(values.values())[: k + 1]) for k in range(6)
     ]
+    assert ended_search.events[0].message == "the search finished: 6 configurations were tried, as asked"
     assert manual_service.step(search) is False
 
 

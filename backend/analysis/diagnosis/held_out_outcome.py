@@ -90,7 +90,9 @@ def _fall(evaluations: Series, error: float, training_outcome: Outcome) -> Outco
     if best - end < MIN_SIGNIFICANT_ERRORS * error * math.sqrt(1.5) or end >= DECLINED_FRACTION * best:
         return outcome
     fallen_index = best_index + 1 + int(np.flatnonzero(best - later_values > 2 * error * math.sqrt(2))[0])
-    onset = Interval(int(evaluations.steps[fallen_index - 1]), int(evaluations.steps[fallen_index]))
+    is_near_best = best - values[best_index:fallen_index] <= error * math.sqrt(2)
+    healthy_index = best_index + int(np.flatnonzero(is_near_best)[-1])
+    onset = Interval(int(evaluations.steps[healthy_index]), int(evaluations.steps[fallen_index]))
     is_collapse = bool((later_values[-2:] < FALLEN_FRACTION * best).all())
     fallen = outcome._replace(
         verdict="collapsed" if is_collapse else "declining", onset=onset, note="by the held-out accuracy",

@@ -11,8 +11,11 @@ from backend.config.causes import Verdict
 GOAL_METRICS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/mean")
 """Goals in the order of preference. Training accuracy comes first because it has a point at every step."""
 
-MIN_POINTS = 12
+MIN_POINTS = 8
 """Minimum number of points of the goal for a verdict."""
+
+MIN_EVALUATED_SHARE = 0.5
+"""Minimum number of evaluations per point of the reward for the held-out accuracy to be the training goal."""
 
 SEVERITY_BY_VERDICT: dict[Verdict, int] = {
     "healthy": 0, "never_learned": 0, "inconclusive": 0, "recovered": 1, "declining": 2, "collapsed": 3
@@ -23,7 +26,7 @@ def judge(log: Log) -> Outcome:
     """Return the outcome according to the training goal and, if there
     are evaluations, the held-out accuracy.
     """
-    goal_series = log.find(*GOAL_METRICS, min_points=MIN_POINTS)
+    goal_series = _find_goal(log)
     held_out = log.held_out()
     training_outcome = (
         judge_goal(*goal_series, log)
@@ -38,6 +41,16 @@ def judge(log: Log) -> Outcome:
         for evaluated in held_out.items()
     ]
     return max(outcomes, key=lambda outcome: SEVERITY_BY_VERDICT[outcome.verdict])
+
+
+def _find_goal(log: Log) -> tuple[str, Series] | None:
+    """Return the name and the points of the training goal, or None if no metric has enough points."""
+    goal = log.find(*GOAL_METRICS, min_points=MIN_POINTS)
+    if goal is None or goal[0] != "eval/accuracy":
+        return goal
+    reward = log.find(*GOAL_METRICS[2:], min_points=MIN_POINTS)
+    is_sparse = reward is not None and len(goal[1]) < MIN_EVALUATED_SHARE * len(reward[1])
+    return reward if is_sparse else goal
 
 
 def _inconclusive_note(log: Log) -> str:

@@ -17,6 +17,7 @@ METRICS = (
     "eval/accuracy",
     "reward/correctness/mean",
     "reward/mean",
+    "reward/std",
     "policy/entropy",
     "policy/token_prob_mean",
     "policy/distinct_frac",

@@ -31,6 +31,12 @@ MIN_ACCURACY_RISE, MIN_REWARD_RISE = 0.05, 0.1
 RISE_ALPHA = 0.01
 """Significance level of the test for a rise."""
 
+DOUBT_ALPHA = 0.05
+"""Significance level of a fall to the end at which a run is not called healthy any more."""
+
+MIN_POINTS_OF_NO_RISE = 12
+"""Minimum number of points from which a rise can be excluded."""
+
 ONE_SIDED_ERRORS = 1.645
 """Number of standard errors of a one-sided upper bound at 95 %."""
 
@@ -59,7 +65,8 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     outcome = outcome._replace(healthy=_window(series, trailing_means, goal))
     min_loss = MIN_SIGNIFICANT_ERRORS * error * math.sqrt(2)
     fall = _find_fall_index(goal, min_loss)
-    if fall is not None and fall_p_value(values) <= FALL_ALPHA:
+    fall_p = fall_p_value(values)
+    if fall is not None and fall_p <= FALL_ALPHA:
         goal_before_fall = goal.up_to(fall)
         best = goal_before_fall.best()
         is_fallen = best - end > (1 - STILL_FALLEN_FRACTION) * goal.size(best)
@@ -71,19 +78,17 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     if early_death := _early_death(values, _least_noise(name, values[:1], log), log):
         return _dead_early(name, series, early_death)
     loss = outcome.best - end
-    if (
-        loss > min_loss
-        and loss > (1 - DECLINED_FRACTION) * goal.size(outcome.best)
-        and end_p_value(values) <= FALL_ALPHA
-    ):
+    is_far_below = loss > max(min_loss, (1 - DECLINED_FRACTION) * goal.size(outcome.best))
+    end_p = end_p_value(values) if is_far_below else 1.0
+    if is_far_below and min(fall_p, end_p) <= FALL_ALPHA:
         is_high = trailing_means >= outcome.best - (1 - DECLINED_FRACTION) * goal.size(outcome.best)
         onset = _onset(goal, min(int(np.flatnonzero(is_high)[-1]) + 1, len(values) - 1))
         return outcome._replace(verdict="declining", onset=onset).with_window_before_the_onset()
     learned = _judge_learning(outcome, values, sigma, scale, is_accuracy=is_accuracy)
-    is_far_below = loss > max(min_loss, (1 - DECLINED_FRACTION) * goal.size(outcome.best))
-    if learned.verdict == "inconclusive" and is_far_below:
+    may_have_fallen = learned.verdict == "healthy" and end_p <= DOUBT_ALPHA
+    if is_far_below and (may_have_fallen or learned.verdict == "inconclusive"):
         note = "the last points are far below the best, but too few to tell a fall from noise"
-        return learned._replace(note=note)
+        return learned._replace(verdict="inconclusive", note=note)
     return learned
 
 
@@ -165,8 +170,14 @@ def _judge_learning(
     if rise_p_value(values) <= RISE_ALPHA:
         return outcome
     bound = _largest_rise(values, sigma)
-    if bound < (MIN_ACCURACY_RISE if is_accuracy else MIN_REWARD_RISE) * scale:
+    if (
+        len(values) >= MIN_POINTS_OF_NO_RISE
+        and bound < (MIN_ACCURACY_RISE if is_accuracy else MIN_REWARD_RISE) * scale
+    ):
         return outcome._replace(verdict="never_learned", note=f"it rose by at most {bound:.2g} (95 %)")
+    if len(values) < MIN_POINTS_OF_NO_RISE:
+        note = f"its {len(values)} points are too few to exclude a rise"
+        return outcome._replace(verdict="inconclusive", note=note)
     note = f"it may have risen by up to {bound:.2g} (95 %), which its noise hides"
     return outcome._replace(verdict="inconclusive", note=note)
 

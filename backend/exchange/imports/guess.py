@@ -18,6 +18,9 @@ STEP_NAMES = (
 )  # fmt: skip
 """Names of step columns, most reliable first; W&B's own `_step` counts calls of its log function."""
 
+TIME_COLUMNS = ("_timestamp", "timestamp", "wall_time")
+"""Columns with times in Unix time."""
+
 COEXISTING_STEP_NAMES = ("rollout/step", "train/step", "eval/step")
 """Columns of one trainer that count the same steps, each in separate rows."""
 

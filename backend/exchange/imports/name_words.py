@@ -47,6 +47,7 @@ _QUANTITIES = (
     Quantity("eval/accuracy", (_HELD_OUT, _words("success solve pass"), _words("rate"))),
     Quantity("reward/accuracy", (_RIGHT[0],), _RIGHT[1] | _RATE),
     Quantity("reward/accuracy", (_words("success solve pass"), _words("rate"))),
+    Quantity("reward/accuracy", (_words("success succ solved"),), _RATE),
     Quantity("reward/mean", (_words("reward rewards score scores"),)),
     Quantity("reward/std", (_words("reward rewards"), _words("std"))),
     Quantity(
@@ -59,6 +60,11 @@ _QUANTITIES = (
         "length/truncated_frac", (_words("truncated truncation"),), _RATE | _words("completions responses")
     ),
     Quantity("policy/entropy", (_words("entropy"),), _words("token tokens")),
+    Quantity(
+        "mismatch/k3",
+        (_words("kl"), _words("train training trainer learner"), _words("rollout inference infer sampler")),
+        _words("div divergence vs"),
+    ),
     Quantity("kl/k3", (_words("kl"),), _words("div divergence ref reference to from vs base k3")),
     Quantity("optim/grad_norm", (_words("grad gradient gradients"), _words("norm")), _words("global l2")),
     Quantity("optim/lr", (_words("lr"),)),

@@ -12,6 +12,7 @@ from backend.base.errors import FieldError, InvalidRequest
 from backend.config.metrics import find_metric
 from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.guess import (
+    TIME_COLUMNS,
     is_step_name,
     may_be_suggested,
     read_steps,
@@ -33,8 +34,6 @@ ROW_NUMBER = ""
 
 State = Literal["taken", "renamed", "dropped"]
 
-TIME_COLUMNS = ("_timestamp", "timestamp", "wall_time")
-"""Columns with times in Unix time."""
 RUNTIME_COLUMN = "_runtime"
 """W&B's column of the seconds since the start of the run, which every row has."""
 TIME_OF_A_VALUE = "_timestamp"

@@ -22,6 +22,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _TRUTHS = {"true": 1.0, "false": 0.0}
+_MINUS_SIGN = "\N{MINUS SIGN}"
+"""Sign of negative numbers in typeset tables."""
 _MISSING = ("", "null", "none", "na", "n/a", "<na>")
 
 
@@ -194,6 +196,8 @@ def _from_text(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
+        if _MINUS_SIGN in text:
+            return _from_text(text.replace(_MINUS_SIGN, "-"))
         return _TRUTHS.get(text.strip().lower())
     return None if "_" in text else number
 
@@ -221,7 +225,10 @@ def is_whole(values: Floats) -> NDArray[np.bool_]:
 
 
 _COUNTER_PATTERN = re.compile(r"(?:^|[/_ ])(?:(?:max_)?steps?|iter(?:ation)?|checkpoint)$", re.IGNORECASE)
-_COUNT_PATTERN = re.compile(r"\s*(?:checkpoint-|(?:global_)?step_)?(\d{1,10})(?:\s*/\s*\d{1,10})?\s*")
+_COUNT_PATTERN = re.compile(
+    r"\s*(?:(?:checkpoint|ckpt|(?:global_)?step|iter(?:ation)?)[-_ ]?)?(\d{1,10})(?:\s*/\s*\d{1,10})?\s*",
+    re.IGNORECASE,
+)
 _THOUSANDS_PATTERN = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s?[kK]\s*")
 _GROUPED_PATTERN = re.compile(r"\s*[-+]?\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,12})?\s*")
 _PERCENT_PATTERN = re.compile(r"\s*([-+]?\d{1,9}(?:\.\d{1,12})?)\s?%\s*")

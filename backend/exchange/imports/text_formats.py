@@ -11,7 +11,7 @@ from backend.exchange.imports.charts import chart_columns, from_charts
 from backend.exchange.imports.console.forms import is_rule
 from backend.exchange.imports.console.read import OBJECTS, ConsoleText, logs_of_text
 from backend.exchange.imports.console.terminal import read_segments
-from backend.exchange.imports.guess import is_step_name
+from backend.exchange.imports.guess import TIME_COLUMNS, is_step_name
 from backend.exchange.imports.lines import MAX_LINE_BYTES, BrokenDocument, document, parse, text_lines
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
@@ -47,6 +47,12 @@ _METRIC_BY_FILE_NAME = {
 }
 """Metric names by their form in file names."""
 
+_SPLIT_COLUMNS = ("split", "phase", "mode", "stage")
+"""Columns that say whether a row is of the training or of an evaluation."""
+_HELD_OUT_SPLITS = {"val", "valid", "validation", "eval", "evaluation", "test", "dev"}
+_SHARED_NAMES = {*_SPLIT_COLUMNS, *TIME_COLUMNS, "epoch", "seed"}
+"""Columns that mean the same in the rows of an evaluation."""
+
 _WANDB_COLUMNS = {"_step", "_timestamp", "_runtime"}
 """Columns that only W&B writes."""
 
@@ -65,14 +71,15 @@ def is_csv(header: str, rows: str) -> bool:
     names = _cells(header, delimiter)
     if any(_PRINTED_TEXT_PATTERN.search(name) or len(name) > MAX_NAME_CHARACTERS for name in names):
         return False
-    row = rows.lstrip("\r\n").partition("\n")[0]
+    row = next((line for line in rows.splitlines() if line.strip()), "")
     cells = _cells(row, delimiter)
     if not cells:
         return True
     if is_rule(row):
         return False  # Markdown
-    has_data_row = cells[0] == "" or any(_is_number(cell) or _is_date(cell) for cell in cells)
-    return has_data_row or (len(cells) == len(names) and not any(" " in name for name in names))
+    if any(_is_number(cell) or _is_date(cell) for cell in cells):
+        return True
+    return len(cells) == len(names) and (cells[0] == "" or not any(" " in name for name in names))
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
@@ -96,10 +103,12 @@ def read_csv(file: LogFile) -> list[Log]:
             (header.index(name), table.labels.setdefault(name, [])) for name in LABELS if name in header
         ]
         named_values = long_form(header)
+        has_splits = not set(header).isdisjoint(_SPLIT_COLUMNS)
         for row in reader:
             if len(row) == len(header):
                 cells = zip(header, _with_decimal_points(row) if delimiter == ";" else row, strict=True)
-                table.add(reader.line_num, named_values.cells(dict(cells)) if named_values else cells)
+                is_plain = named_values is None and not has_splits
+                table.add(reader.line_num, cells if is_plain else _named_by_split(dict(cells), named_values))
                 for column, texts in labels:
                     texts.append(row[column])
             elif row:
@@ -216,13 +225,29 @@ def _read_objects(file: LogFile) -> list[Log]:
             if name in row:
                 texts = table.labels.setdefault(name, [""] * len(table))
                 texts.append(_label(row[name]))
-        named_values = long_form(row)
-        table.add(line, named_values.cells(row) if named_values else flatten_cells(row))
+        table.add(line, _named_by_split(row, long_form(row)))
         for texts in table.labels.values():
             texts.extend([""] * (len(table) - len(texts)))
     if set(table.columns) == set(_TENSORBOARD_ITEM):
         return [_named_by_file(table, list(_TENSORBOARD_ITEM), file.name)]
     return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & table.columns.keys()) > 1 else ""))
+
+
+def _named_by_split(row: dict[str, Any], named_values: LongForm | None) -> Iterable[tuple[str, Any]]:
+    """Return the cells of a row, with the prefix `eval/` if a column says that it is of an evaluation."""
+    cells = named_values.cells(row) if named_values else flatten_cells(row)
+    splits = {str(row[name]).lower() for name in _SPLIT_COLUMNS if name in row}
+    if splits.isdisjoint(_HELD_OUT_SPLITS):
+        return cells
+    return [
+        (
+            name
+            if name in _SHARED_NAMES or is_step_name(name) or name.startswith("eval")
+            else f"eval/{name}",
+            value,
+        )
+        for name, value in cells
+    ]
 
 
 def _label(value: Any) -> str:
@@ -281,7 +306,7 @@ def _parse_single_document(file: IO[bytes]) -> list[Any] | None:
         return None
     parsed_document = _columns_of_pandas(parsed_document)
     lists = {name: value for name, value in parsed_document.items() if isinstance(value, list) and value}
-    rows = [value for value in lists.values() if _is_row_of_metrics(value[0])]
+    rows: list[list[Any]] = [value for _, value in flatten_cells(parsed_document) if _is_list_of_rows(value)]
     if rows:
         return max(rows, key=len)
     length = max(map(len, lists.values()), default=0)
@@ -307,7 +332,9 @@ def _columns_of_pandas(parsed_frame: dict[str, Any]) -> dict[str, Any]:
     return parsed_frame
 
 
-def _is_row_of_metrics(row: Any) -> bool:
+def _is_list_of_rows(value: Any) -> bool:
+    """Return whether a value is a list of objects with metrics."""
+    row = value[0] if isinstance(value, list) and value else None
     return isinstance(row, dict) and (
         long_form(row) is not None or any(is_known(name) for name, _ in flatten_cells(row))
     )

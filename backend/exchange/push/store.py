@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import Conflict, FieldError, Gone, InvalidRequest, NotFound
 from backend.base.text import clean_text
-from backend.exchange.imports.guess import is_step_name
+from backend.exchange.imports.guess import TIME_COLUMNS, is_step_name
 from backend.exchange.imports.names import metric_name
-from backend.exchange.imports.plan import MAX_METRICS, TIME_COLUMNS
+from backend.exchange.imports.plan import MAX_METRICS
 from backend.exchange.imports.store import Names, find_or_create_experiment, storable_config, variant_hash
 from backend.exchange.push.schemas import (
     PROCESS_DIGITS,

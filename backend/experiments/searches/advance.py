@@ -258,7 +258,7 @@ def _choose_finalists(session: Session, settings: Settings, state: SearchState, 
         seeds.pop()
     if not best or not seeds:
         explanation = "no configuration has a value" if not best else _missing_trial_reason(search)
-        return _finish(search, f"{ended_reason}; {explanation}" if explanation else ended_reason)
+        return _finish(state, f"{ended_reason}; {explanation}" if explanation else ended_reason)
 
     def write(session: Session) -> None:
         planned_runs = [
@@ -298,12 +298,17 @@ def _load_config(session: Session, trial: TrialRow) -> RunConfig | None:
 
 def _finish_comparison(state: SearchState) -> Step | None:
     runs = repeated_runs(state.search, state.trials, state.runs)
-    return _finish(state.search, state.search.reason) if is_compared(runs) else None
+    return _finish(state, state.search.reason) if is_compared(runs) else None
 
 
-def _finish(search: SearchRow, reason: str) -> Step:
+def _finish(state: SearchState, reason: str) -> Step:
+    best = next((trial.run for trial in state.trials if trial.chosen and trial.run), None)
+
     def write(session: Session) -> None:
-        _set_search(session, search, status="finished", reason=reason, ended_at=db_now())
+        _set_search(session, state.search, status="finished", reason=reason, ended_at=db_now())
+        # The event tells open pages, since no run changes any more.
+        message = f"the search finished: {reason}"
+        add_event(session, "search", message, run_id=best.id if best else None)
 
     return write
 

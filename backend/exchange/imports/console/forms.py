@@ -60,6 +60,11 @@ _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
 _EVALUATION_PATTERN = re.compile(
     r"\bEvaluated (?:\S{1,200} on )?(?P<suite>[\w.@/+-]{1,80}) in [\d.]{1,12}s \((?P<results>.{1,1000})\)\s*$"
 )
+_MARKUP = re.compile(r"\*\*|`")
+"""Marks of bold text and code in Markdown."""
+_REMARK_PATTERN = re.compile(
+    rf"((?:(?:{NUMBER})|[A-Za-z]{{1,10}}[-_ ]?\d{{1,10}})\s?%?)\s*(?:\+/-|[^\w\s.,:/%+-]).{{0,60}}"
+)
 _BULLET = re.compile(r"^[\s•*+>-]+")
 _GRID_CELL_PATTERN = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
 _RULE_PATTERN = re.compile(r"^[\s|:+=\u2500-\u257f-]*[-=\u2500\u2501\u2550][\s|:+=\u2500-\u257f-]*$")
@@ -183,7 +188,13 @@ def table_cells(text: str) -> list[str]:
         cells = re.split(r" {2,}", bare_text)
     else:
         cells = bare_text.split(",") if "," in bare_text else bare_text.split(" ")
-    return [cell.strip(" \t*`") for cell in cells] if len(cells) > 1 else []
+    return [_MARKUP.sub("", cell).strip(" \t*") for cell in cells] if len(cells) > 1 else []
+
+
+def without_remark(cell: str) -> str:
+    """Return the number of a cell such as `0.83 (peak)`, `0.83 ± 0.02` or `0.83 ↑`; else the cell."""
+    match = _REMARK_PATTERN.fullmatch(cell)
+    return match[1] if match else cell
 
 
 def is_rule(text: str) -> bool:

@@ -22,6 +22,7 @@ from backend.exchange.imports.console.forms import (
     pairs,
     table_cells,
     verl_cells,
+    without_remark,
 )
 from backend.exchange.imports.console.literals import Incomplete, read_object
 from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint, with_steps
@@ -330,27 +331,34 @@ class ConsoleText:
         return self.take_cells(line, table_cells(text))
 
     def take_cells(self, line: int, cells: list[str]) -> bool:
-        """Return whether the cells are the header of a table of metrics or one of its rows."""
-        if len(cells) == len(self._header) + 1 and all(as_number(cell) is not None for cell in cells):
+        """Return whether the cells are the header of a table of metrics or one of its rows.
+
+        A table may have several blocks side by side, each with the same header.
+        """
+        width = len(self._header)
+        if width and len(cells) > width and len(cells) % width == 0:
+            blocks = [cells[start : start + width] for start in range(0, len(cells), width)]
+            return min([self._take_row(line, block) for block in blocks if any(block)], default=True)
+        if len(cells) == width + 1 and all(as_number(cell) is not None for cell in cells):
             cells = cells[1:]  # without the row number that pandas prints
-        if (
-            self._header
-            and len(cells) == len(self._header)
-            and number_in(self._header[0], cells[0]) is not None
-        ):
-            cells_by_name = {name: cell for name, cell in zip(self._header, cells, strict=True) if name}
-            step, _ = _find_step(
-                {plain_name(name): number_in(name, cell) for name, cell in cells_by_name.items()}, ""
-            )
-            epoch = as_number(cells_by_name.get("epoch", cells_by_name.get("Epoch")))
-            hint = StepHint(step, epoch=float("nan") if epoch is None else epoch)
-            self.forms[TABLE].add(line, cells_by_name.items(), hint)
+        if width and len(cells) == width and self._take_row(line, cells):
             return True
-        if _is_header(cells):
-            self._header = cells
-            return True
-        self._header = []
-        return False
+        self._header = _find_header(cells)
+        return bool(self._header)
+
+    def _take_row(self, line: int, cells: list[str]) -> bool:
+        """Add a row of the table, unless its first cell is not a number."""
+        cells = [without_remark(cell) for cell in cells]
+        if number_in(self._header[0], cells[0]) is None:
+            return False
+        cells_by_name = {name: cell for name, cell in zip(self._header, cells, strict=True) if name}
+        step, _ = _find_step(
+            {plain_name(name): number_in(name, cell) for name, cell in cells_by_name.items()}, ""
+        )
+        epoch = as_number(cells_by_name.get("epoch", cells_by_name.get("Epoch")))
+        hint = StepHint(step, epoch=float("nan") if epoch is None else epoch)
+        self.forms[TABLE].add(line, cells_by_name.items(), hint)
+        return True
 
 
 def _is_eval(names: Iterable[str]) -> bool:
@@ -368,12 +376,15 @@ def _find_step(value_by_name: dict[str, Any], text_before: str) -> tuple[int, st
     return NO_STEP, ""
 
 
-def _is_header(cells: list[str]) -> bool:
+def _find_header(cells: list[str]) -> list[str]:
+    """Return the names of the columns, or none if the cells are no header of a table of metrics."""
     if len(cells) < 2 or any(as_number(cell) is not None or len(cell) > 200 for cell in cells):
-        return False
-    names = [plain_name(cell) for cell in cells]
+        return []
+    width = next(n for n in range(1, len(cells) + 1) if cells == cells[:n] * (len(cells) // n))
+    names = [plain_name(cell) for cell in cells[:width]]
     is_step_column = names[0] in STEP_NAMES or names[0] in {"epoch", ""}
-    return sum(map(is_known, cells)) + is_step_column >= 2 and len(set(names)) == len(names)
+    is_header = sum(map(is_known, names)) + is_step_column >= 2 and len(set(names)) == len(names)
+    return cells[:width] if is_header else []
 
 
 def read_console(file: LogFile) -> list[Log]:

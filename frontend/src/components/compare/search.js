@@ -23,18 +23,22 @@ export function Search({ experiment, runs, onRuns }) {
   const { data, error, reload } = useGet(
     '/searches',
     { experiment },
-    { live: ['run'], concerns: (run) => run.experiment === experiment, every: 2000 },
+    {
+      live: ['run', 'event'],
+      concerns: (change) => change.experiment === experiment || change.kind === 'search',
+      every: 2000,
+    },
   );
   const search = data?.items[0];
   useEffect(() => {
     if (search && search.runs > runs) onRuns();
   }, [search?.runs]);
   if (error && !data) return html`<p class="quiet" role="alert">Search unavailable: ${error.message}</p>`;
-  return search ? html`<${Found} search=${search} reload=${reload} />` : null;
+  return search ? html`<${SearchCard} search=${search} reload=${reload} />` : null;
 }
 
 /** @param {{search: Api.SearchItem, reload: () => void}} props */
-function Found({ search, reload }) {
+function SearchCard({ search, reload }) {
   const isActive = ['searching', 'comparing'].includes(search.status);
   const bestTrial = search.trials.find(({ number }) => number === search.best);
   return html`<section class="card section run-part" aria-labelledby="search-title">

@@ -269,3 +269,46 @@ def test_two_points_at_zero_are_too_few_for_a_fall_and_the_note_says_so():
     assert (outcome.verdict, outcome.note) == (
         "inconclusive", "the last points are far below the best, but too few to tell a fall from noise",
     )  # fmt: skip
+
+
+FALL_OF_TEN_POINTS = [0.70, 0.71, 0.70, 0.72, 0.71, 0.40, 0.28, 0.22, 0.12, 0.10]
+
+
+def test_ten_points_show_a_fall_but_cannot_exclude_a_rise():
+    assert judge(Log({"reward/mean": series(FALL_OF_TEN_POINTS)})).verdict == "collapsed"
+    assert judge(Log({"reward/mean": series(np.tile([0.5, 0.501], 5))})).verdict == "inconclusive"
+    assert judge(Log({"reward/mean": series(np.tile([0.5, 0.501], 6))})).verdict == "never_learned"
+
+
+def test_a_run_that_may_have_fallen_is_not_called_healthy():
+    values = [0.45, 0.40, 0.53, 0.63, 0.68, 0.74, 0.79, 0.80, 0.83]
+    values += [0.72, 0.75, 0.69, 0.68, 0.53, 0.54, 0.57, 0.61, 0.53]
+    outcome = judge(Log({"reward/mean": series(values)}))
+    assert (outcome.verdict, "far below" in outcome.note) == ("inconclusive", True)
+
+
+def test_a_fall_of_the_first_steps_that_lasts_is_a_decline():
+    values = np.append([1.56, 1.63, 1.67, 1.6], 1.1 + 0.05 * np.sin(np.arange(16)))
+    outcome = judge(Log({"reward/mean": series(values)}))
+    assert (outcome.verdict, outcome.onset) == ("declining", (4, 5))
+
+
+def test_a_reward_at_every_step_dates_a_fall_that_rare_evaluations_show():
+    evaluations = series([0.1, 0.3, 0.4, 0.45, 0.5, 0.5, 0.5, 0.1, 0.05, 0.0], np.arange(10) * 15)
+    outcome = judge(Log({"reward/mean": series(reward(fall_at=96)), "eval/accuracy": evaluations}))
+    assert (outcome.verdict, outcome.goal) == ("collapsed", "reward/mean")
+    assert 90 <= outcome.onset.healthy <= 96 <= outcome.onset.sick <= 105
+
+
+def test_points_twenty_steps_apart_do_not_accuse_the_verifier():
+    steps = np.arange(1, 11) * 20
+    log = Log(
+        {"reward/mean": series(FALL_OF_TEN_POINTS, steps), "length/mean": series(np.full(10, 50), steps)}
+    )
+    assert "verifier" not in findings(log)
+
+
+def test_rewards_without_deviation_are_no_signal():
+    values = np.tile([6.5, -1.5], 10)
+    diagnosis = diagnose(Log({"reward/mean": series(values), "reward/std": series(np.zeros(20))}))
+    assert [cause.finding.cause for cause in diagnosis.causes] == ["vanishing_signal"]

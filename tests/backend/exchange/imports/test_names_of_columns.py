@@ -42,6 +42,8 @@ METRIC_BY_COLUMN = {
     "train/policy_loss_mean": "loss/policy",
     "actor/pg_clipfrac": "clip/frac",
     "approx_kl": "kl/old",
+    "train-rollout KL": "mismatch/k3",
+    "success": "reward/accuracy",
 }
 
 

@@ -219,6 +219,30 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "",
     ),
+    "trl after a bar with commas": (
+        "".join(
+            f"  2%|#         | {n}/405 [03:44<2:26:29, 22.25s/it]\n{' ' * 40}\n{trl_line(n, n / 10)}\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "progress bar",
+    ),
+    "blocks side by side": (
+        (
+            "| Step | Reward | Loss | Step | Reward | Loss |\n|---|---|---|---|---|---|\n"
+            "| 1 | 0.1 | 0 | 3 | 0.3 | 0 |\n| 2 | 0.2 | 0 | | | |\n"
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "remarks": (
+        (
+            "| Step | Reward | Loss |\n|---|---|---|\n| 1 (start) | 0.1 \u00b1 0.05 | \u22120.5 |\n"
+            "| **step 2** | **0.2** (peak) | 0 |\n| `3` | 0.3 \u2191 | 0 |\n"
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "html": (
         "<div><script><td>9</td></script><table><tr><th>Step</th><th>reward</th><th>kl</th></tr>"
         + "".join(f"<tr><td>{n}<td><b>{n / 10}</b></td><td>0</td></tr>" for n in TENTHS_BY_STEP)

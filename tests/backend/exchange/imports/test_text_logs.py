@@ -436,3 +436,24 @@ def test_a_document_with_too_many_values_is_refused_before_parsing(monkeypatch):
     content = b'{"log_history": [\n' + b"[]," * 1_000 + b"[]]}"
     with pytest.raises(BadLog, match="one JSON document of more than 1,000 values"):
         read_logs(io.BytesIO(content), format_name="trl")
+
+
+def test_a_list_of_rows_deep_in_a_document_is_read():
+    rows = [{"iteration": step, "reward_mean": step / 10} for step in (1, 2, 3)]
+    document = {"lora": {"r": 8}, "training": {"best_reward": 0.3, "log": rows}}
+    plan = plan_content(json.dumps(document, indent=1))
+    assert points(plan, "reward/mean") == {1: 0.1, 2: 0.2, 3: 0.3}
+
+
+@pytest.mark.parametrize("is_csv", [True, False])
+def test_rows_of_a_validation_split_are_evaluations(is_csv):
+    rows = [(1, "train", 0.5), (1, "val", 0.25), (2, "train", 0.75), (2, "val", 0.5)]
+    text = "\n".join(
+        f"{step},{split},{accuracy}"
+        if is_csv
+        else json.dumps({"step": step, "split": split, "accuracy": accuracy})
+        for step, split, accuracy in rows
+    )
+    plan = plan_content(f"step,split,accuracy\n{text}\n" if is_csv else f"{text}\n")
+    assert points(plan, "reward/accuracy") == {1: 0.5, 2: 0.75}
+    assert points(plan, "eval/accuracy") == {1: 0.25, 2: 0.5}
