@@ -6,6 +6,7 @@ model when it is defined, which takes a large part of the processor time that th
 
 import ast
 import sys
+import threading
 from collections.abc import Iterator
 from functools import cache
 from inspect import cleandoc, get_annotations, getsource
@@ -76,13 +77,22 @@ def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
     return {name: text for name, text in descriptions.items() if text and name in model.model_fields}
 
 
+_PARSING = threading.Lock()
+"""Lock of the parser: threads of CPython 3.11 share its recursion depth, and one of them may fail
+(python/cpython#106905).
+"""
+
+
 @cache
 def _module_descriptions(name: str) -> dict[str, dict[str, str]]:
     """Return the field docstrings of each class of a module, by the qualified name of the class."""
     try:
-        return dict(_class_descriptions(ast.parse(getsource(sys.modules[name])), ""))
+        source = getsource(sys.modules[name])
+        with _PARSING:
+            tree = ast.parse(source)
     except (KeyError, OSError, TypeError, SyntaxError):  # the source file is missing or is being replaced
         return {}
+    return dict(_class_descriptions(tree, ""))
 
 
 def _class_descriptions(tree: ast.AST, outer_name: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -72,7 +72,7 @@ def main() -> None:
     answer = run(ensure_python("trl"), HERE / "trl_side.py", {"seeds": list(range(batches)), "threads": 1})
     cases = [*EQUAL_CASES, *DIFFERENT_CASES, *every_combination()]  # in the order of trl_side.py
     compared = []
-    for case, trl_answers in zip(cases, answer["found"], strict=True):
+    for case, trl_answers in zip(cases, answer["answers"], strict=True):
         try:
             compared.append(compare(case, trl_answers))
         except ValidationError as refusal:

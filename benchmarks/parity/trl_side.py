@@ -147,7 +147,7 @@ def main() -> None:
                 answers.append(loss_and_gradient(case, trainer, batch))
             answers_by_case.append(answers)
     versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
-    print(json.dumps({"found": answers_by_case, "versions": versions}))
+    print(json.dumps({"answers": answers_by_case, "versions": versions}))
 
 
 if __name__ == "__main__":

@@ -174,9 +174,10 @@ def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
 def _with_standing_fault(outcome: Outcome, findings: list[Finding]) -> Outcome:
     """Change an inconclusive verdict to never learned if a fault from the first step prevents learning."""
     is_at_fault = any(finding.cause in STANDING_FAULTS and finding.onset.is_standing for finding in findings)
-    if not is_at_fault or outcome.verdict != "inconclusive" or not outcome.goal:
+    is_undecided = outcome.verdict == "inconclusive" and not outcome.may_have_fallen
+    if not is_at_fault or not is_undecided or not outcome.goal:
         return outcome
-    return outcome._replace(verdict="never_learned")
+    return outcome._replace(verdict="never_learned", note="a fault from the first step prevents learning")
 
 
 def _may_cause(finding: Finding, outcome: Outcome) -> bool:

@@ -8,14 +8,13 @@ from backend.analysis.diagnosis.outcome import DECLINED_FRACTION, Outcome
 from backend.analysis.diagnosis.training_outcome import judge_goal
 from backend.config.causes import Verdict
 
-GOAL_METRICS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/mean")
+REWARD_METRICS = ("reward/correctness/mean", "reward/mean")
+
+GOAL_METRICS = ("reward/accuracy", "eval/accuracy", *REWARD_METRICS)
 """Goals in the order of preference. Training accuracy comes first because it has a point at every step."""
 
-MIN_POINTS = 8
-"""Minimum number of points of the goal for a verdict."""
-
-MIN_EVALUATED_SHARE = 0.5
-"""Minimum number of evaluations per point of the reward for the held-out accuracy to be the training goal."""
+MIN_POINTS, PREFERRED_POINTS = 8, 12
+"""Minimum number of points of the goal for a verdict, and number from which a goal is preferred."""
 
 SEVERITY_BY_VERDICT: dict[Verdict, int] = {
     "healthy": 0, "never_learned": 0, "inconclusive": 0, "recovered": 1, "declining": 2, "collapsed": 3
@@ -33,7 +32,9 @@ def judge(log: Log) -> Outcome:
         if goal_series
         else Outcome("inconclusive", "", note=_inconclusive_note(log))
     )
-    if not held_out or training_outcome.goal == "eval/accuracy":
+    if training_outcome.goal == "eval/accuracy":
+        return _dated_by_reward(training_outcome, log)
+    if not held_out:
         return training_outcome
     goal = goal_series[1] if goal_series else None
     outcomes = [
@@ -45,12 +46,20 @@ def judge(log: Log) -> Outcome:
 
 def _find_goal(log: Log) -> tuple[str, Series] | None:
     """Return the name and the points of the training goal, or None if no metric has enough points."""
-    goal = log.find(*GOAL_METRICS, min_points=MIN_POINTS)
-    if goal is None or goal[0] != "eval/accuracy":
-        return goal
-    reward = log.find(*GOAL_METRICS[2:], min_points=MIN_POINTS)
-    is_sparse = reward is not None and len(goal[1]) < MIN_EVALUATED_SHARE * len(reward[1])
-    return reward if is_sparse else goal
+    preferred = log.find(*GOAL_METRICS, min_points=PREFERRED_POINTS)
+    return preferred or log.find(*GOAL_METRICS, min_points=MIN_POINTS)
+
+
+def _dated_by_reward(outcome: Outcome, log: Log) -> Outcome:
+    """Return the outcome of evaluations with the onset of a fall of the reward, which has more points."""
+    reward = log.find(*REWARD_METRICS, min_points=2 * len(log.series[outcome.goal]))
+    reward_outcome = judge_goal(*reward, log) if reward and outcome.onset else None
+    if outcome.onset is None or reward_outcome is None or reward_outcome.onset is None:
+        return outcome
+    if reward_outcome.onset.healthy > outcome.onset.sick:
+        return outcome
+    dated = outcome._replace(onset=reward_outcome.onset, healthy=reward_outcome.healthy or outcome.healthy)
+    return dated.with_window_before_the_onset()
 
 
 def _inconclusive_note(log: Log) -> str:
@@ -92,7 +101,8 @@ def _with_held_out(
         return training_outcome._replace(note="the held-out accuracy has not fallen")
     # without a training goal there are no best and end values
     base_outcome = training_outcome if training_outcome.goal else held_out
-    if training_outcome.verdict == "inconclusive" and float(np.ptp(evaluations.values)) == 0.0:
+    is_undecided = training_outcome.verdict == "inconclusive" and not training_outcome.may_have_fallen
+    if is_undecided and float(np.ptp(evaluations.values)) == 0.0:
         return base_outcome._replace(verdict="never_learned", note="all evaluations are equal")
     if training_outcome.verdict in {"inconclusive", "never_learned"} and held_out.note == ROSE:
         return base_outcome._replace(verdict="healthy", note="by the held-out accuracy")

@@ -41,6 +41,10 @@ def describe_interval(onset: Interval | None) -> str:
     return f"from step {sick}" if healthy == sick else f"between steps {healthy} and {sick}"
 
 
+MAY_HAVE_FALLEN = "the last points are far below the best, but too few to tell a fall from noise"
+"""Note of an inconclusive outcome whose end is low."""
+
+
 class Outcome(NamedTuple):
     """The verdict on the goal, and the numbers on which it is based."""
 
@@ -56,6 +60,11 @@ class Outcome(NamedTuple):
     healthy: Interval | None = None
     """First and last step of the healthy window, with which other metrics are compared."""
     note: str = ""
+
+    @property
+    def may_have_fallen(self) -> bool:
+        """Whether the goal rose and its end is low, which noise may explain."""
+        return self.note == MAY_HAVE_FALLEN and self.best > self.start
 
     def with_window_before_the_onset(self) -> "Outcome":
         """Return the outcome with a healthy window that ends before the onset."""

@@ -21,6 +21,9 @@ FALL_ALPHA = 0.004
 ORDER_COUNT = 499
 """Number of random orders in a test, with which p is a multiple of 1/500."""
 
+MIN_BLOCKS = 16
+"""Minimum number of blocks, because fewer have too few orders for a small p-value."""
+
 MAX_TESTED_POINTS = 240
 """Maximum number of points of a tested series. A longer series is reduced to the means of equal parts."""
 
@@ -51,7 +54,8 @@ def rise_p_value(values: Floats) -> float:
 
 def _p_value(values: Floats, statistic: Callable[[Matrix], Floats]) -> float:
     bin_means = _average_bins(values)
-    size = max(1, round(len(bin_means) ** (1 / 3)) - 1)
+    count = len(bin_means)
+    size = max(1, min(round(count ** (1 / 3)) - 1, count // MIN_BLOCKS))
     tested_values = bin_means[
         len(bin_means) % size :
     ]  # whole blocks, so that all orders have the same values

@@ -11,6 +11,7 @@ from backend.analysis.diagnosis.log import Floats, Log, Series
 from backend.analysis.diagnosis.outcome import (
     DECLINED_FRACTION,
     FALLEN_FRACTION,
+    MAY_HAVE_FALLEN,
     MIN_SIGNIFICANT_ERRORS,
     STILL_FALLEN_FRACTION,
     Interval,
@@ -65,7 +66,9 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
     outcome = outcome._replace(healthy=_window(series, trailing_means, goal))
     min_loss = MIN_SIGNIFICANT_ERRORS * error * math.sqrt(2)
     fall = _find_fall_index(goal, min_loss)
-    fall_p = fall_p_value(values)
+    loss = outcome.best - end
+    is_far_below = loss > max(min_loss, (1 - DECLINED_FRACTION) * goal.size(outcome.best))
+    fall_p = fall_p_value(values) if fall is not None or is_far_below else 1.0
     if fall is not None and fall_p <= FALL_ALPHA:
         goal_before_fall = goal.up_to(fall)
         best = goal_before_fall.best()
@@ -77,19 +80,17 @@ def judge_goal(name: str, series: Series, log: Log) -> Outcome:
         return outcome.with_window_before_the_onset()
     if early_death := _early_death(values, _least_noise(name, values[:1], log), log):
         return _dead_early(name, series, early_death)
-    loss = outcome.best - end
-    is_far_below = loss > max(min_loss, (1 - DECLINED_FRACTION) * goal.size(outcome.best))
     end_p = end_p_value(values) if is_far_below else 1.0
     if is_far_below and min(fall_p, end_p) <= FALL_ALPHA:
         is_high = trailing_means >= outcome.best - (1 - DECLINED_FRACTION) * goal.size(outcome.best)
         onset = _onset(goal, min(int(np.flatnonzero(is_high)[-1]) + 1, len(values) - 1))
         return outcome._replace(verdict="declining", onset=onset).with_window_before_the_onset()
     learned = _judge_learning(outcome, values, sigma, scale, is_accuracy=is_accuracy)
-    may_have_fallen = learned.verdict == "healthy" and end_p <= DOUBT_ALPHA
-    if is_far_below and (may_have_fallen or learned.verdict == "inconclusive"):
-        note = "the last points are far below the best, but too few to tell a fall from noise"
-        return learned._replace(verdict="inconclusive", note=note)
-    return learned
+    may_hide_a_fall = learned.verdict == "inconclusive" or (
+        learned.verdict == "healthy" and end_p <= DOUBT_ALPHA
+    )
+    is_in_doubt = is_far_below and may_hide_a_fall
+    return learned._replace(verdict="inconclusive", note=MAY_HAVE_FALLEN) if is_in_doubt else learned
 
 
 class _Goal(NamedTuple):

@@ -47,7 +47,6 @@ _QUANTITIES = (
     Quantity("eval/accuracy", (_HELD_OUT, _words("success solve pass"), _words("rate"))),
     Quantity("reward/accuracy", (_RIGHT[0],), _RIGHT[1] | _RATE),
     Quantity("reward/accuracy", (_words("success solve pass"), _words("rate"))),
-    Quantity("reward/accuracy", (_words("success succ solved"),), _RATE),
     Quantity("reward/mean", (_words("reward rewards score scores"),)),
     Quantity("reward/std", (_words("reward rewards"), _words("std"))),
     Quantity(
@@ -60,17 +59,18 @@ _QUANTITIES = (
         "length/truncated_frac", (_words("truncated truncation"),), _RATE | _words("completions responses")
     ),
     Quantity("policy/entropy", (_words("entropy"),), _words("token tokens")),
-    Quantity(
-        "mismatch/k3",
-        (_words("kl"), _words("train training trainer learner"), _words("rollout inference infer sampler")),
-        _words("div divergence vs"),
-    ),
     Quantity("kl/k3", (_words("kl"),), _words("div divergence ref reference to from vs base k3")),
     Quantity("optim/grad_norm", (_words("grad gradient gradients"), _words("norm")), _words("global l2")),
     Quantity("optim/lr", (_words("lr"),)),
     Quantity("optim/lr", (_words("learning"), _words("rate"))),
     Quantity("loss/policy", (_words("policy actor pg"), _words("loss"))),
     Quantity("loss/total", (_words("loss"),), _words("grpo rl")),
+)
+
+_MISMATCH = Quantity(
+    "mismatch/k3",
+    (_words("kl"), _words("train training trainer learner"), _words("rollout inference infer sampler")),
+    _words("div divergence vs"),
 )
 
 _BETWEEN_WORDS = re.compile(r"[^a-z0-9@]+")
@@ -80,5 +80,11 @@ _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 @lru_cache(4_096)
 def metric_by_words(column: str) -> str | None:
     """Return the metric that the words of a column's name describe, or None."""
-    words = Words(_BETWEEN_WORDS.split(_HUMP.sub("_", column).lower())) - {""}
+    if _MISMATCH.has_name(_split_words(column.rpartition("/")[2])):  # `train/` alone is a logger's prefix
+        return _MISMATCH.metric
+    words = _split_words(column)
     return next((quantity.metric for quantity in _QUANTITIES if quantity.has_name(words)), None)
+
+
+def _split_words(name: str) -> Words:
+    return Words(_BETWEEN_WORDS.split(_HUMP.sub("_", name).lower())) - {""}

@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _TRUTHS = {"true": 1.0, "false": 0.0}
-_MINUS_SIGN = "\N{MINUS SIGN}"
+MINUS_SIGN = "\N{MINUS SIGN}"
 """Sign of negative numbers in typeset tables."""
 _MISSING = ("", "null", "none", "na", "n/a", "<na>")
 
@@ -196,8 +196,6 @@ def _from_text(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
-        if _MINUS_SIGN in text:
-            return _from_text(text.replace(_MINUS_SIGN, "-"))
         return _TRUTHS.get(text.strip().lower())
     return None if "_" in text else number
 
@@ -239,6 +237,8 @@ def number_in(column: str, value: Any) -> float | None:
     number = as_number(value)
     if number is not None or type(value) is not str or len(value) > MAX_NUMBER_CHARACTERS:
         return number
+    if MINUS_SIGN in value:
+        return number_in(column, value.replace(MINUS_SIGN, "-"))
     if _GROUPED_PATTERN.fullmatch(value):
         return float(value.replace(",", ""))
     if match := _PERCENT_PATTERN.fullmatch(value):

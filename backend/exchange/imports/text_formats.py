@@ -11,12 +11,13 @@ from backend.exchange.imports.charts import chart_columns, from_charts
 from backend.exchange.imports.console.forms import is_rule
 from backend.exchange.imports.console.read import OBJECTS, ConsoleText, logs_of_text
 from backend.exchange.imports.console.terminal import read_segments
-from backend.exchange.imports.guess import TIME_COLUMNS, is_step_name
+from backend.exchange.imports.guess import is_step_name
 from backend.exchange.imports.lines import MAX_LINE_BYTES, BrokenDocument, document, parse, text_lines
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import LABELS, split_runs
+from backend.exchange.imports.splits import SPLITS, is_split_name, mark_held_out_rows
 from backend.exchange.imports.table import (
     MAX_COLUMNS,
     MAX_NAME_CHARACTERS,
@@ -46,12 +47,6 @@ _METRIC_BY_FILE_NAME = {
     for prefix in ("", *LOGGER_PREFIXES)
 }
 """Metric names by their form in file names."""
-
-_SPLIT_COLUMNS = ("split", "phase", "mode", "stage")
-"""Columns that say whether a row is of the training or of an evaluation."""
-_HELD_OUT_SPLITS = {"val", "valid", "validation", "eval", "evaluation", "test", "dev"}
-_SHARED_NAMES = {*_SPLIT_COLUMNS, *TIME_COLUMNS, "epoch", "seed"}
-"""Columns that mean the same in the rows of an evaluation."""
 
 _WANDB_COLUMNS = {"_step", "_timestamp", "_runtime"}
 """Columns that only W&B writes."""
@@ -99,16 +94,17 @@ def read_csv(file: LogFile) -> list[Log]:
     csv.field_size_limit(MAX_CELL_CHARACTERS)
     try:
         header = _checked_header(next(reader, []))
+        names = [name.lower() if is_split_name(name) else name for name in header]
         labels = [
-            (header.index(name), table.labels.setdefault(name, [])) for name in LABELS if name in header
+            (names.index(name), table.labels.setdefault(name, []))
+            for name in (*LABELS, *SPLITS)
+            if name in names
         ]
         named_values = long_form(header)
-        has_splits = not set(header).isdisjoint(_SPLIT_COLUMNS)
         for row in reader:
             if len(row) == len(header):
                 cells = zip(header, _with_decimal_points(row) if delimiter == ";" else row, strict=True)
-                is_plain = named_values is None and not has_splits
-                table.add(reader.line_num, cells if is_plain else _named_by_split(dict(cells), named_values))
+                table.add(reader.line_num, named_values.cells(dict(cells)) if named_values else cells)
                 for column, texts in labels:
                     texts.append(row[column])
             elif row:
@@ -119,6 +115,7 @@ def read_csv(file: LogFile) -> list[Log]:
         return from_charts(table, charts, header[0])
     if set(map(str.lower, header)) == _TENSORBOARD_COLUMNS:
         return [_named_by_file(table, header, file.name)]
+    mark_held_out_rows(table)
     return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & set(header)) > 1 else ""))
 
 
@@ -221,33 +218,18 @@ def read_broken(file: LogFile, content: IO[bytes], error: BrokenDocument) -> lis
 def _read_objects(file: LogFile) -> list[Log]:
     table = Table(file.max_values)
     for line, row in records(file.content, table):
-        for name in LABELS:
+        for name in (*LABELS, *SPLITS):
             if name in row:
                 texts = table.labels.setdefault(name, [""] * len(table))
                 texts.append(_label(row[name]))
-        table.add(line, _named_by_split(row, long_form(row)))
+        named_values = long_form(row)
+        table.add(line, named_values.cells(row) if named_values else flatten_cells(row))
         for texts in table.labels.values():
             texts.extend([""] * (len(table) - len(texts)))
     if set(table.columns) == set(_TENSORBOARD_ITEM):
         return [_named_by_file(table, list(_TENSORBOARD_ITEM), file.name)]
+    mark_held_out_rows(table)
     return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & table.columns.keys()) > 1 else ""))
-
-
-def _named_by_split(row: dict[str, Any], named_values: LongForm | None) -> Iterable[tuple[str, Any]]:
-    """Return the cells of a row, with the prefix `eval/` if a column says that it is of an evaluation."""
-    cells = named_values.cells(row) if named_values else flatten_cells(row)
-    splits = {str(row[name]).lower() for name in _SPLIT_COLUMNS if name in row}
-    if splits.isdisjoint(_HELD_OUT_SPLITS):
-        return cells
-    return [
-        (
-            name
-            if name in _SHARED_NAMES or is_step_name(name) or name.startswith("eval")
-            else f"eval/{name}",
-            value,
-        )
-        for name, value in cells
-    ]
 
 
 def _label(value: Any) -> str:
@@ -306,15 +288,28 @@ def _parse_single_document(file: IO[bytes]) -> list[Any] | None:
         return None
     parsed_document = _columns_of_pandas(parsed_document)
     lists = {name: value for name, value in parsed_document.items() if isinstance(value, list) and value}
-    rows: list[list[Any]] = [value for _, value in flatten_cells(parsed_document) if _is_list_of_rows(value)]
+    rows = [value for value in lists.values() if _is_list_of_rows(value)]
     if rows:
         return max(rows, key=len)
     length = max(map(len, lists.values()), default=0)
     columns = {name: value for name, value in lists.items() if len(value) == length > 1}
     if any(map(is_known, columns)):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    if is_line:
-        return [parsed_document]
+    return [parsed_document] if is_line else _find_inner_rows(parsed_document)
+
+
+def _find_inner_rows(parsed_document: dict[str, Any]) -> list[Any]:
+    """Return the only list of rows with steps within the objects of a document; raise BadLog otherwise."""
+    rows_by_name: dict[str, list[Any]] = {
+        name: value
+        for name, value in flatten_cells(parsed_document)
+        if _is_list_of_rows(value) and any(map(is_step_name, value[0]))
+    }
+    if len(rows_by_name) > 1:
+        names = ", ".join(excerpt(name) for name in list(rows_by_name)[:3])
+        raise BadLog(f"has several lists of metrics ({names}): import each as a file")
+    for rows in rows_by_name.values():
+        return rows
     raise BadLog("is one JSON document without a list of metrics")
 
 

@@ -42,8 +42,8 @@ BEHAVIOUR = (
 MIN_JUMP_ERRORS = 4.0
 """Minimum fall of the goal within a step if its measure changes, in standard errors."""
 
-MAX_JUMP_STEPS = 10
-"""Maximum number of steps between two points that can show a fall within a step."""
+MIN_POINTS_BEFORE_JUMP = 8
+"""Minimum number of points before a fall within a step."""
 
 
 def verifier(log: Log, outcome: Outcome) -> Answer:
@@ -74,8 +74,6 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
         return finding
     if outcome.onset is None or outcome.goal.startswith("eval/"):
         return None  # evaluations are too rare to show a change within a step
-    if _compute_spacing(series) > MAX_JUMP_STEPS:
-        return make_unjudged("verifier", f"{outcome.goal} at more steps, to see how fast it fell")
     return _find_sudden_fall(log, outcome, series, outcome.onset)
 
 
@@ -125,7 +123,7 @@ def _find_sudden_fall(log: Log, outcome: Outcome, series: Series, fall: Interval
     margin = 3 * _compute_spacing(series)
     nearby = series.between(fall.healthy - margin, fall.sick + margin)
     values_before = series.between(-math.inf, fall.healthy).values
-    if len(nearby) < 4 or not len(values_before):
+    if len(nearby) < 4 or len(values_before) < MIN_POINTS_BEFORE_JUMP:
         return None
     sigma = max(noise(values_before), 0.02 * max(abs(outcome.best), 1e-9))
     drops = np.array(
@@ -325,18 +323,18 @@ def _find_equal_rewards(log: Log) -> Answer:
     if deviations is None or (share := float(np.mean(deviations[1].values == 0))) < MAX_EQUAL_GROUP_FRACTION:
         return None
     first_step = int(deviations[1].steps[0])
-    sentence = f"reward/std is 0 at {share:.0%} of the steps: the completions of a group are rewarded alike"
+    sentence = f"reward/std is 0 at {share:.0%} of the steps: all completions of a step are rewarded alike"
     onset, metrics = Interval(first_step, first_step), ("reward/std",)
     title = TITLES["vanishing_signal"]
     return Finding("vanishing_signal", title, onset, "specific", share, 1.0, (sentence,), metrics)
 
 
 def vanishing_signal(log: Log, outcome: Outcome) -> Answer:
-    """In most groups all completions have the same reward, so that they have no gradient."""
+    """In most groups, or at most steps, all completions have the same reward, so they have no gradient."""
     equal_groups = log.find("groups/zero_variance_frac", min_points=5)
-    if equal_groups is None and (finding := _find_equal_rewards(log)) is not None:
-        return finding
     if equal_groups is None:
+        if outcome.verdict in {"never_learned", "inconclusive"} and (finding := _find_equal_rewards(log)):
+            return finding
         needed_data = "the share of groups with equal rewards"
         return missing_data(log, "vanishing_signal", needed_data, "groups/zero_variance_frac", min_points=5)
     limit = {"never_learned": 0.5, "inconclusive": MAX_EQUAL_GROUP_FRACTION}.get(outcome.verdict, 1.0)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from backend.exchange.imports.names import is_known
+from backend.exchange.imports.table import MINUS_SIGN
 
 MAX_LINE_CHARACTERS = 8_000
 """Maximum length of a line of pairs or of a table; longer lines are text."""
@@ -63,7 +64,8 @@ _EVALUATION_PATTERN = re.compile(
 _MARKUP = re.compile(r"\*\*|`")
 """Marks of bold text and code in Markdown."""
 _REMARK_PATTERN = re.compile(
-    rf"((?:(?:{NUMBER})|[A-Za-z]{{1,10}}[-_ ]?\d{{1,10}})\s?%?)\s*(?:\+/-|[^\w\s.,:/%+-]).{{0,60}}"
+    rf"((?:(?:{NUMBER})|[A-Za-z]{{1,10}}[-_ ]?\d{{1,10}})\s?%?)\s*"
+    r"(?:\+/-|[(\[*\u00b1\u2190\u2191\u2193\u2020\u2605\u2713\u2b50\U0001f3c6]).{0,60}"
 )
 _BULLET = re.compile(r"^[\s•*+>-]+")
 _GRID_CELL_PATTERN = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
@@ -188,11 +190,18 @@ def table_cells(text: str) -> list[str]:
         cells = re.split(r" {2,}", bare_text)
     else:
         cells = bare_text.split(",") if "," in bare_text else bare_text.split(" ")
-    return [_MARKUP.sub("", cell).strip(" \t*") for cell in cells] if len(cells) > 1 else []
+    return [_clean_cell(cell) for cell in cells] if len(cells) > 1 else []
+
+
+def _clean_cell(cell: str) -> str:
+    """Return the text of a cell without marks of Markdown, with a hyphen for a typeset minus sign."""
+    return _MARKUP.sub("", cell).strip(" \t*").replace(MINUS_SIGN, "-")
 
 
 def without_remark(cell: str) -> str:
-    """Return the number of a cell such as `0.83 (peak)`, `0.83 ± 0.02` or `0.83 ↑`; else the cell."""
+    """Return the number or step of a cell such as `0.83 (peak)`, `0.83 ± 0.02`, `0.83 ↑` or `step 3 (best)`;
+    any other cell is unchanged.
+    """
     match = _REMARK_PATTERN.fullmatch(cell)
     return match[1] if match else cell
 

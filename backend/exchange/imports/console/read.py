@@ -103,6 +103,8 @@ class ConsoleText:
         """Lines of an object that is not closed yet."""
         self._open_size = self._braces = 0
         self._header: list[str] = []
+        self._blocks = 0
+        """Number of blocks of the table, side by side."""
         self._verl: _VerlLine | None = None
         """Line of verl directly before this one, which may continue it."""
         self._newest: dict[str, Any] = {}
@@ -336,21 +338,27 @@ class ConsoleText:
         A table may have several blocks side by side, each with the same header.
         """
         width = len(self._header)
-        if width and len(cells) > width and len(cells) % width == 0:
-            blocks = [cells[start : start + width] for start in range(0, len(cells), width)]
-            return min([self._take_row(line, block) for block in blocks if any(block)], default=True)
+        if self._blocks > 1 and len(cells) == width * self._blocks:
+            rows = [cells[start : start + width] for start in range(0, len(cells), width)]
+            return self._take_rows(line, [row for row in rows if any(row)])
         if len(cells) == width + 1 and all(as_number(cell) is not None for cell in cells):
             cells = cells[1:]  # without the row number that pandas prints
-        if width and len(cells) == width and self._take_row(line, cells):
+        if width and len(cells) == width and self._take_rows(line, [cells]):
             return True
         self._header = _find_header(cells)
+        self._blocks = len(cells) // len(self._header) if self._header else 0
         return bool(self._header)
 
-    def _take_row(self, line: int, cells: list[str]) -> bool:
-        """Add a row of the table, unless its first cell is not a number."""
-        cells = [without_remark(cell) for cell in cells]
-        if number_in(self._header[0], cells[0]) is None:
+    def _take_rows(self, line: int, rows: list[list[str]]) -> bool:
+        """Add rows of the table; return False, and add none, if the first cell of one is not a number."""
+        rows = [[without_remark(cell) for cell in cells] for cells in rows]
+        if any(number_in(self._header[0], cells[0]) is None for cells in rows):
             return False
+        for cells in rows:
+            self._add_row(line, cells)
+        return True
+
+    def _add_row(self, line: int, cells: list[str]) -> None:
         cells_by_name = {name: cell for name, cell in zip(self._header, cells, strict=True) if name}
         step, _ = _find_step(
             {plain_name(name): number_in(name, cell) for name, cell in cells_by_name.items()}, ""
@@ -358,7 +366,6 @@ class ConsoleText:
         epoch = as_number(cells_by_name.get("epoch", cells_by_name.get("Epoch")))
         hint = StepHint(step, epoch=float("nan") if epoch is None else epoch)
         self.forms[TABLE].add(line, cells_by_name.items(), hint)
-        return True
 
 
 def _is_eval(names: Iterable[str]) -> bool:

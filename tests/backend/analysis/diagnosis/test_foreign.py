@@ -280,10 +280,11 @@ def test_ten_points_show_a_fall_but_cannot_exclude_a_rise():
     assert judge(Log({"reward/mean": series(np.tile([0.5, 0.501], 6))})).verdict == "never_learned"
 
 
+DOUBTFUL_VALUES = [0.30, 0.40, 0.44, 0.53, 0.64, 0.69, 0.79, 0.80, 0.55, 0.50, 0.52]
+
+
 def test_a_run_that_may_have_fallen_is_not_called_healthy():
-    values = [0.45, 0.40, 0.53, 0.63, 0.68, 0.74, 0.79, 0.80, 0.83]
-    values += [0.72, 0.75, 0.69, 0.68, 0.53, 0.54, 0.57, 0.61, 0.53]
-    outcome = judge(Log({"reward/mean": series(values)}))
+    outcome = judge(Log({"reward/mean": series(DOUBTFUL_VALUES)}))
     assert (outcome.verdict, "far below" in outcome.note) == ("inconclusive", True)
 
 
@@ -294,10 +295,29 @@ def test_a_fall_of_the_first_steps_that_lasts_is_a_decline():
 
 
 def test_a_reward_at_every_step_dates_a_fall_that_rare_evaluations_show():
-    evaluations = series([0.1, 0.3, 0.4, 0.45, 0.5, 0.5, 0.5, 0.1, 0.05, 0.0], np.arange(10) * 15)
-    outcome = judge(Log({"reward/mean": series(reward(fall_at=96)), "eval/accuracy": evaluations}))
-    assert (outcome.verdict, outcome.goal) == ("collapsed", "reward/mean")
-    assert 90 <= outcome.onset.healthy <= 96 <= outcome.onset.sick <= 105
+    evaluations = series([0.1, 0.3, 0.4, 0.45, *[0.5] * 8, 0.1, 0.05, 0.0, 0.0], np.arange(16) * 10)
+    outcome = judge(Log({"reward/mean": series(reward(160, fall_at=116)), "eval/accuracy": evaluations}))
+    assert (outcome.verdict in FALLEN_VERDICTS, outcome.goal) == (True, "eval/accuracy")
+    assert 110 <= outcome.onset.healthy <= 117 <= outcome.onset.sick <= 125
+
+
+@pytest.mark.parametrize(("first", "last"), [(0.2, 0.7), (0.95, 0.95)])
+def test_a_penalised_reward_that_falls_is_no_fall_if_evaluations_rise_or_stay(first, last):
+    evaluations = series(np.linspace(first, last, 22), np.arange(22) * 7)
+    penalised_reward = series(np.linspace(0.9, 0.1, 150) + np.random.default_rng(0).normal(0, 0.03, 150))
+    assert judge(Log({"reward/mean": penalised_reward, "eval/accuracy": evaluations})).verdict == "healthy"
+
+
+@pytest.mark.parametrize("count", [15, 16, 18, 20, 24])
+def test_a_clear_fall_of_few_points_is_found_at_every_length(count):
+    values = np.where(np.arange(count) < count // 2, 0.7, 0.1)
+    noise = np.random.default_rng(count).normal(0, 0.03, count)
+    assert judge(Log({"reward/mean": series(values + noise)})).verdict == "collapsed"
+
+
+def test_a_standing_fault_does_not_turn_doubt_into_never_learned():
+    log = Log({"reward/mean": series(DOUBTFUL_VALUES), "length/truncated_frac": series(np.full(11, 0.95))})
+    assert diagnose(log).outcome.verdict == "inconclusive"
 
 
 def test_points_twenty_steps_apart_do_not_accuse_the_verifier():

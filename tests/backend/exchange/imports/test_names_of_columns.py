@@ -43,7 +43,7 @@ METRIC_BY_COLUMN = {
     "actor/pg_clipfrac": "clip/frac",
     "approx_kl": "kl/old",
     "train-rollout KL": "mismatch/k3",
-    "success": "reward/accuracy",
+    "train/rollout/kl": "kl/k3",
 }
 
 

@@ -359,3 +359,27 @@ def test_hostile_text_is_refused_in_one_sentence(text):
 def test_a_text_cut_within_a_line_or_character_keeps_the_remainder():
     [plan] = read((TRL_WITH_BARS + "{'loss': 0.1, 'rew").encode() + b"\xe2\x96")
     assert len(curve(plan)) == 4
+
+
+def test_rows_of_another_table_are_not_blocks_of_the_one_before():
+    steps = "| Step | Loss |\n|---|---|\n| 1 | 0.5 |\n| 2 | 0.4 |\n| 3 | 0.3 |\n"
+    layers = "| layer | params | rank | alpha |\n|---|---|---|---|\n| 10 | 1024 | 8 | 16 |\n"
+    [plan] = read(steps + layers)
+    assert curve(plan, "loss/total") == {1: 0.5, 2: 0.4, 3: 0.3}
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [("\u22120.5 \u00b1 0.1", -0.5), ("\u22125%", -0.05), ("\u22121,234.5", -1234.5), ("0.5 [best]", 0.5)],
+)
+def test_a_cell_with_a_remark_is_its_number(cell, value):
+    [plan] = read(f"| Step | Reward |\n|---|---|\n| 1 | {cell} |\n| 2 | 0 |\n| 3 | 0 |\n")
+    assert curve(plan)[1] == pytest.approx(value)
+
+
+@pytest.mark.parametrize("cell", ["1\u00d710^-6", "2^-3", "0.10 \u2192 0.20", "0.10\u20130.20", "0.1; 0.2"])
+def test_a_cell_with_another_number_is_left_out(cell):
+    [plan] = read(
+        f"| Step | Reward | KL |\n|---|---|---|\n| 1 | {cell} | 0 |\n| 2 | 0.5 | 0 |\n| 3 | 0 | 0 |\n"
+    )
+    assert 1 not in curve(plan)

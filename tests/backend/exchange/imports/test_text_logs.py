@@ -445,15 +445,44 @@ def test_a_list_of_rows_deep_in_a_document_is_read():
     assert points(plan, "reward/mean") == {1: 0.1, 2: 0.2, 3: 0.3}
 
 
-@pytest.mark.parametrize("is_csv", [True, False])
-def test_rows_of_a_validation_split_are_evaluations(is_csv):
-    rows = [(1, "train", 0.5), (1, "val", 0.25), (2, "train", 0.75), (2, "val", 0.5)]
-    text = "\n".join(
-        f"{step},{split},{accuracy}"
-        if is_csv
-        else json.dumps({"step": step, "split": split, "accuracy": accuracy})
-        for step, split, accuracy in rows
-    )
-    plan = plan_content(f"step,split,accuracy\n{text}\n" if is_csv else f"{text}\n")
-    assert points(plan, "reward/accuracy") == {1: 0.5, 2: 0.75}
-    assert points(plan, "eval/accuracy") == {1: 0.25, 2: 0.5}
+@pytest.mark.parametrize("document", [
+    {"history": [{"step": 1, "reward": 0.5}] * 2, "final": {"samples": [{"reward": 0.9}] * 9}},
+    {"optimizer": {"groups": [{"lr": 0.1}, {"lr": 0.1}]}, "step": [1, 2], "reward": [0.5, 0.5]},
+])  # fmt: skip
+def test_lists_within_objects_do_not_replace_the_metrics_of_a_document(document):
+    assert set(points(plan_content(json.dumps(document, indent=1)), "reward/mean").values()) == {0.5}
+
+
+def test_a_document_with_several_inner_lists_is_refused():
+    rows = [{"step": 1, "reward": 0.5}]
+    with pytest.raises(BadLog, match="several lists of metrics \\('runs/a', 'runs/b'\\)"):
+        plan_content(json.dumps({"runs": {"a": rows, "b": rows}}, indent=1))
+
+
+SPLIT_ROWS = [("train", 0.5), ("val", 0.25), ("train", 0.75), ("val", 0.5)]
+
+
+@pytest.mark.parametrize("form", ["csv", "capital csv", "jsonl", "rising counter"])
+def test_rows_of_a_validation_split_are_evaluations(form):
+    counter = "tokens_seen" if form == "rising counter" else "step"
+    if form == "jsonl":
+        rows = [{"step": n // 2, "split": split, "accuracy": a} for n, (split, a) in enumerate(SPLIT_ROWS, 2)]
+        text = "\n".join(map(json.dumps, rows))
+    else:
+        head = f"{counter}, {'Split' if form == 'capital csv' else 'split'}, accuracy, val_loss"
+        steps = range(1, 5) if form == "rising counter" else (1, 1, 2, 2)
+        lines = [f"{step}, {split}, {a}, 1" for step, (split, a) in zip(steps, SPLIT_ROWS, strict=True)]
+        text = "\n".join([head, *lines])
+    plan = plan_content(text + "\n")
+    assert plan.step == counter
+    assert list(points(plan, "reward/accuracy").values()) == [0.5, 0.75]
+    assert list(points(plan, "eval/accuracy").values()) == [0.25, 0.5]
+    assert not any("eval/val" in column.metric for column in plan.decisions)
+
+
+@pytest.mark.parametrize(("name", "values"), [
+    ("split", ["test", "test"]), ("stage", ["2", "3"]), ("mode", ["test-time", "test-time"]),
+])  # fmt: skip
+def test_rows_of_one_split_stay_as_they_are(name, values):
+    text = "".join(f"{step},{value},0.5\n" for step, value in enumerate(values, 1))
+    assert points(plan_content(f"step,{name},reward\n{text}"), "reward/mean") == {1: 0.5, 2: 0.5}
