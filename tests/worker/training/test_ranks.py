@@ -187,7 +187,8 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
     rng = random.Random(0)
     settings = Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=60)
     engine = open_engine(settings.effective_database_url)
-    sessions, steps = open_sessions(engine), 3 * kills + 3
+    # More steps than the attempts train before they are killed, so that none finishes the run.
+    sessions, steps = open_sessions(engine), 8 * kills + 3
     config = {
         "steps": steps,
         "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 16},
@@ -201,9 +202,11 @@ def kill_at_random(kills, state_dir, sqlite_url, monkeypatch, *, ranks):
     supervisor = Supervisor(settings, sessions, Slot(0, "cpu", "CPU", ranks), threading.Event())
     try:
         for kill in range(kills):
+            with sessions() as session:
+                trained_steps = session.get_one(Run, run_id).last_step
             thread = start_attempt(supervisor, sessions)
-            wait_for_step(sessions, run_id, 3 * kill + 1)
-            time.sleep(rng.random())
+            wait_for_step(sessions, run_id, trained_steps + 2)
+            time.sleep(rng.random() / 4)
             os.kill(
                 rng.choice(list_rank_pids(sessions, run_id, kill + 1))
                 if kills > 1
