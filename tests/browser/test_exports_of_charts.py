@@ -57,7 +57,7 @@ def test_an_image_is_drawn_for_paper_in_three_formats(page, service):
     panel = open_charts(page, service)
     panel.hover()
     panel.get_by_role("button", name="Download").click()
-    panel.get_by_role("button", name="Picture").click()
+    panel.get_by_role("button", name="Figure").click()
     svg = download_figure(page, "SVG").read_text()
     root = ET.fromstring(svg)  # noqa: S314 - our own file: it must be well-formed
     assert root.attrib["width"] == "84mm"
@@ -98,7 +98,7 @@ def test_all_charts_of_a_page_become_one_figure_after_two_clicks(page, service):
 
 def test_files_of_a_panel_contain_everything_needed_to_read_them(page, service):
     panel = open_charts(page, service)
-    saved_figure = json.loads(download_data(page, panel, "Figure (Plotly JSON)").read_text())
+    saved_figure = json.loads(download_data(page, panel, "Data (Plotly JSON)").read_text())
     assert saved_figure["layout"]["title"]["text"] == "policy/entropy"
     assert sum(trace["showlegend"] for trace in saved_figure["data"]) == 2
     rows = list(csv.reader(download_data(page, panel, "Curves (CSV)").read_text().splitlines()))

@@ -35,7 +35,7 @@ def test_charts_formulas_and_pictures_need_no_markup_from_text(page_and_errors):
     panel = page.locator(".panel").first
     panel.hover()
     panel.get_by_role("button", name="Download").click()
-    panel.get_by_role("button", name="Picture").click()
+    panel.get_by_role("button", name="Figure").click()
     dialog = page.get_by_role("dialog")
     for kind in ("PNG", "SVG", "PDF"):
         dialog.get_by_role("button", name=kind, exact=True).click()

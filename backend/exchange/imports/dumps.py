@@ -35,7 +35,7 @@ MAX_OF_ROW = 4_096
 """Maximum number of completions in one row of columns."""
 
 _STEP_PATTERN = re.compile(r"(?:^|[/_])(?:global_)?step_?(\d{1,9})(?=[/_.]|$)")
-_HELD_OUT_PATTERN = re.compile(r"(?<![a-z])e?val")
+_HELD_OUT_PATTERN = re.compile(r"(?<![a-z])e?val(?!ue)")
 _NO_TERMS = {
     "input_lengths",
     "idx",
@@ -93,11 +93,16 @@ def _rows_of_torch(file: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
         row += len(rows)
 
 
+def split_of_file(name: str) -> Split:
+    """Return the split of a dump: `eval` if a word of its path starts with `val` or `eval`."""
+    return "eval" if _HELD_OUT_PATTERN.search(name.lower()) else "train"
+
+
 def log_of_rows(rows: Iterable[tuple[int, dict[str, Any]]], table: Table, name: str, origin: str = "") -> Log:
     """Return the log of a dump's rows; rows without a completion or step are reported."""
     completions = Completions()
     steps_in_name = _STEP_PATTERN.findall(name)
-    split: Split = "eval" if _HELD_OUT_PATTERN.search(name.lower()) else "train"
+    split = split_of_file(name)
     for line, row in rows:
         if completions.is_full:
             completions.beyond += 1

@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.archive import read_archive, read_gzip
 from backend.exchange.imports.console.read import read_console
-from backend.exchange.imports.dumps import is_dump, read_dump, read_torch_dump
+from backend.exchange.imports.dumps import is_dump, read_dump, read_torch_dump, split_of_file
 from backend.exchange.imports.guess import step_candidates
 from backend.exchange.imports.lines import NotUtf8, parse
 from backend.exchange.imports.log import Log
@@ -25,7 +25,6 @@ from backend.exchange.imports.trl import read_trl
 from backend.exchange.imports.verl import read_verl_file, read_verl_rollouts
 from backend.exchange.imports.wandb import read_wandb
 from backend.exchange.imports.web_pages import read_html, read_notebook
-from backend.rollouts.foreign import Split
 
 HEAD_BYTES = 65_536
 GZIP = b"\x1f\x8b"
@@ -51,15 +50,6 @@ class Format(NamedTuple):
     """Whether a file may contain several consecutive trainings."""
 
 
-HELD_OUT_PATTERN = re.compile(r"(?<![a-z])e?val")
-"""Pattern that marks held-out data in the name of a file or its directory."""
-
-
-def _validation(name: str) -> Split:
-    """Return the split of a verl dump: `eval` if a word of its name starts with `val` or `eval`."""
-    return "eval" if HELD_OUT_PATTERN.search(name.lower()) else "train"
-
-
 _NOTEBOOK_PATTERN = re.compile(r'"(?:cells|nbformat|worksheets)"\s*:')
 _JSON_PATTERN = re.compile(r"""\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|$)""")
 """Pattern of the start of JSON, which Python's dicts and the timestamps of loggers do not match."""
@@ -74,7 +64,7 @@ FORMATS: dict[str, Format] = {
     "verl-rollouts": Format(
         "verl rollout dump",
         "verl",
-        lambda file: [read_verl_rollouts(file, split=_validation(file.name))],
+        lambda file: [read_verl_rollouts(file, split=split_of_file(file.name))],
     ),
     "rollouts": Format("dump of completions", "jsonl", lambda file: [read_dump(file)]),
     "token-export": Format("token export of prime-rl", "jsonl", lambda file: [read_token_export(file)]),

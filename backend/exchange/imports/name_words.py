@@ -25,7 +25,8 @@ _RIGHT = (
     _words("accuracy accuracies acc correct correctness pass@1 pass1"),
     _words("answer answers exact match greedy"),
 )
-_HELD_OUT = _words("eval evaluation val valid validation test dev heldout held out")
+HELD_OUT_WORDS = _words("eval evals evaluation val valid validation test dev heldout held out holdout")
+"""Words of names and labels that mark an evaluation on held-out problems."""
 
 
 class Quantity(NamedTuple):
@@ -43,8 +44,8 @@ class Quantity(NamedTuple):
 
 
 _QUANTITIES = (
-    Quantity("eval/accuracy", (_HELD_OUT, _RIGHT[0]), _RIGHT[1] | _RATE),
-    Quantity("eval/accuracy", (_HELD_OUT, _words("success solve pass"), _words("rate"))),
+    Quantity("eval/accuracy", (HELD_OUT_WORDS, _RIGHT[0]), _RIGHT[1] | _RATE),
+    Quantity("eval/accuracy", (HELD_OUT_WORDS, _words("success solve pass"), _words("rate"))),
     Quantity("reward/accuracy", (_RIGHT[0],), _RIGHT[1] | _RATE),
     Quantity("reward/accuracy", (_words("success solve pass"), _words("rate"))),
     Quantity("reward/mean", (_words("reward rewards score scores"),)),

@@ -1,26 +1,30 @@
-"""Rows of evaluations among those of the training, which a column such as `split` marks."""
+"""Rows of evaluations among those of the training, which a column such as `split` or a word marks."""
 
 import re
 from array import array
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backend.exchange.imports.guess import TIME_COLUMNS, is_step_name, step_candidates
+from backend.exchange.imports.name_words import HELD_OUT_WORDS
 from backend.exchange.imports.table import Table
 
 SPLITS = ("split", "phase", "mode", "stage")
 """Columns that say whether a row is of the training or of an evaluation."""
 
-_TRAINING = {"train", "training"}
-_HELD_OUT = {
-    *("val", "valid", "validation", "eval", "evaluation", "test", "dev", "heldout", "held_out", "holdout"),
-}
+_TRAINING_LABELS = {"train", "training"}
+_HELD_OUT_LABELS = {*HELD_OUT_WORDS, "held_out", "held-out", "evaluate"}
 _SHARED_NAMES = {*SPLITS, *TIME_COLUMNS, "epoch", "seed"}
 """Columns that mean the same in all rows."""
-_HELD_OUT_NAME = re.compile(
-    r"(?:e?val|valid|validation|evaluation|test|dev|held_?out)(?![a-z])", re.IGNORECASE
+_HELD_OUT_NAME_PATTERN = re.compile(
+    r"(?:evals?|evaluation|val|valid(?=[/.: ]|_(?:loss|acc|accuracy|reward|score))"
+    r"|validation|test|dev|held_?out)(?![a-z])",
+    re.IGNORECASE,
 )
-"""Pattern of names that say themselves that they are of an evaluation, and of W&B's own columns."""
+"""Pattern of the start of an evaluation's metric, such as `val/accuracy`, unlike `value_loss`."""
 
 
 def is_split_name(name: str) -> bool:
@@ -28,31 +32,50 @@ def is_split_name(name: str) -> bool:
     return name.lower() in SPLITS
 
 
-def mark_held_out_rows(table: Table) -> None:
-    """Move the values of rows of an evaluation to columns with the prefix `eval/`.
+def is_held_out_name(name: str) -> bool:
+    """Return whether the name of a column itself says that it is of an evaluation."""
+    return _HELD_OUT_NAME_PATTERN.match(name) is not None
+
+
+def are_held_out_names(names: Iterable[str]) -> bool:
+    """Return whether all names of a row say that they are of an evaluation."""
+    return all(is_held_out_name(name) or name == "epoch" for name in names)
+
+
+def are_labels_held_out(cells: Iterable[tuple[str, Any]]) -> bool:
+    """Return whether a cell such as `split: eval` says that its row is of an evaluation."""
+    labels = (value for name, value in cells if is_split_name(name) and isinstance(value, str))
+    words = {label.partition("(")[0].strip().lower() for label in labels}
+    return not words.isdisjoint(_HELD_OUT_LABELS) and words.isdisjoint(_TRAINING_LABELS)
+
+
+def move_labelled_rows(table: Table) -> None:
+    """Move the values of rows that a column such as `split` labels as an evaluation, see
+    `move_held_out_rows`.
+    """
+    labels = {name: texts for name, texts in table.labels.items() if name in SPLITS}
+    rows = (zip(labels, row, strict=True) for row in zip(*labels.values(), strict=True))
+    move_held_out_rows(table, np.array([are_labels_held_out(row) for row in rows], bool))
+
+
+def move_held_out_rows(table: Table, is_held_out: NDArray[np.bool_], suite: str = "") -> None:
+    """Move the values of an evaluation's rows to columns with the prefix `eval/`, or `eval/<suite>/`.
 
     A table whose rows are all of an evaluation is left as it is.
     """
-    labels = [texts for name, texts in table.labels.items() if name in SPLITS]
-    is_held_out = np.array([_is_held_out(row) for row in zip(*labels, strict=True)], bool)
     if not is_held_out.any() or is_held_out.all():
         return
     steps = set(step_candidates(table)[:1])
     for name in [name for name in table.columns if name not in steps and not _is_shared(name)]:
-        _move(table, name, is_held_out)
-
-
-def _is_held_out(labels: tuple[str, ...]) -> bool:
-    words = {label.strip().lower() for label in labels}
-    return not words.isdisjoint(_HELD_OUT) and words.isdisjoint(_TRAINING)
+        _move(table, name, is_held_out, f"eval/{suite}/{name}" if suite else f"eval/{name}")
 
 
 def _is_shared(name: str) -> bool:
     is_common = name.lower() in _SHARED_NAMES or is_step_name(name) or name.startswith("_")  # W&B's own
-    return is_common or not name.strip() or _HELD_OUT_NAME.match(name) is not None
+    return is_common or not name.strip() or is_held_out_name(name)
 
 
-def _move(table: Table, name: str, is_held_out: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+def _move(table: Table, name: str, is_held_out: NDArray[np.bool_], new_name: str) -> None:
     column = table.columns[name]
     rows, values = (np.array(numbers) for numbers in column.numbers())
     is_moved = is_held_out[rows]
@@ -61,6 +84,6 @@ def _move(table: Table, name: str, is_held_out: np.ndarray[tuple[int], np.dtype[
     column.rows = array("q", rows[~is_moved].tobytes())
     column.values = array("d", values[~is_moved].tobytes())
     table.points -= int(is_moved.sum())
-    table.extend(f"eval/{name}", rows[is_moved], values[is_moved])
+    table.extend(new_name, rows[is_moved], values[is_moved])
     if not column.values:
         del table.columns[name]

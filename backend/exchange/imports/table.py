@@ -222,7 +222,9 @@ def is_whole(values: Floats) -> NDArray[np.bool_]:
         return np.asarray((values >= 0) & (values < 2**31 - 1) & (np.floor(values) == values))
 
 
-_COUNTER_PATTERN = re.compile(r"(?:^|[/_ ])(?:(?:max_)?steps?|iter(?:ation)?|checkpoint)$", re.IGNORECASE)
+_COUNTER_PATTERN = re.compile(
+    r"(?:^|[/_ ])(?:(?:max_)?steps?|iter(?:ation)?|updates?|episode|epoch|checkpoint)$", re.IGNORECASE
+)
 _COUNT_PATTERN = re.compile(
     r"\s*(?:(?:checkpoint|ckpt|(?:global_)?step|iter(?:ation)?)[-_ ]?)?(\d{1,10})(?:\s*/\s*\d{1,10})?\s*",
     re.IGNORECASE,
@@ -230,10 +232,17 @@ _COUNT_PATTERN = re.compile(
 _THOUSANDS_PATTERN = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s?[kK]\s*")
 _GROUPED_PATTERN = re.compile(r"\s*[-+]?\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,12})?\s*")
 _PERCENT_PATTERN = re.compile(r"\s*([-+]?\d{1,9}(?:\.\d{1,12})?)\s?%\s*")
+_SHARE_PATTERN = re.compile(r"\s*(\d{1,9})\s?/\s?([1-9]\d{0,9})\s*")
+_SHARE_NAME_PATTERN = re.compile(
+    r"acc(?:uracy)?(?![a-z])|correct|pass|solve|success|rate(?![a-z])", re.IGNORECASE
+)
+"""Pattern of names of columns whose cells `12/100` are shares."""
+_SCALED_PATTERN = re.compile(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s?([kKMBGT])\s*")
+_FACTOR_BY_UNIT = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
 def number_in(column: str, value: Any) -> float | None:
-    """Return the number in a cell, also if written as `1,234` or `78.5%`, or `5/400` for a step."""
+    """Return the number in a cell, also of `1,234`, `78.5%`, tokens `38.5B`, step or accuracy `3/40`."""
     number = as_number(value)
     if number is not None or type(value) is not str or len(value) > MAX_NUMBER_CHARACTERS:
         return number
@@ -244,11 +253,21 @@ def number_in(column: str, value: Any) -> float | None:
     if match := _PERCENT_PATTERN.fullmatch(value):
         return float(match[1]) / 100
     if _COUNTER_PATTERN.search(column) is None:
-        return None
+        return _share(value) if _SHARE_NAME_PATTERN.search(column) else _scaled(column, value)
     if match := _COUNT_PATTERN.fullmatch(value):
         return float(match[1])
     match = _THOUSANDS_PATTERN.fullmatch(value)
     return float(round(1000 * float(match[1]))) if match else None
+
+
+def _share(value: str) -> float | None:
+    match = _SHARE_PATTERN.fullmatch(value)
+    return int(match[1]) / int(match[2]) if match and int(match[1]) <= int(match[2]) else None
+
+
+def _scaled(column: str, value: str) -> float | None:
+    match = _SCALED_PATTERN.fullmatch(value) if "token" in column.lower() else None
+    return float(match[1]) * _FACTOR_BY_UNIT[match[2]] if match else None
 
 
 def flatten_cells(document: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable[tuple[str, Any]]:

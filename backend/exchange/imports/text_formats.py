@@ -17,7 +17,7 @@ from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import LABELS, split_runs
-from backend.exchange.imports.splits import SPLITS, is_split_name, mark_held_out_rows
+from backend.exchange.imports.splits import SPLITS, is_split_name, move_labelled_rows
 from backend.exchange.imports.table import (
     MAX_COLUMNS,
     MAX_NAME_CHARACTERS,
@@ -61,7 +61,8 @@ def find_delimiter(header: str) -> str | None:
 def is_csv(header: str, rows: str) -> bool:
     """Return whether a text begins with a header of names and a row of as many cells with a number."""
     delimiter = find_delimiter(header)
-    if delimiter is None or "\r" in header.rstrip():
+    is_markdown = header.strip()[:1] == header.strip()[-1:] == "|"
+    if delimiter is None or "\r" in header.rstrip() or is_markdown:
         return False
     names = _cells(header, delimiter)
     if any(_PRINTED_TEXT_PATTERN.search(name) or len(name) > MAX_NAME_CHARACTERS for name in names):
@@ -115,7 +116,7 @@ def read_csv(file: LogFile) -> list[Log]:
         return from_charts(table, charts, header[0])
     if set(map(str.lower, header)) == _TENSORBOARD_COLUMNS:
         return [_named_by_file(table, header, file.name)]
-    mark_held_out_rows(table)
+    move_labelled_rows(table)
     return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & set(header)) > 1 else ""))
 
 
@@ -228,7 +229,7 @@ def _read_objects(file: LogFile) -> list[Log]:
             texts.extend([""] * (len(table) - len(texts)))
     if set(table.columns) == set(_TENSORBOARD_ITEM):
         return [_named_by_file(table, list(_TENSORBOARD_ITEM), file.name)]
-    mark_held_out_rows(table)
+    move_labelled_rows(table)
     return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & table.columns.keys()) > 1 else ""))
 
 

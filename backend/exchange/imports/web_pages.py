@@ -52,7 +52,7 @@ class _Tables:
 
     def _end_row(self) -> None:
         if self._row:
-            self._into.take_cells(self._line, self._row)
+            self._into.tables.take_cells(self._line, self._row)
         self._row = None
 
 

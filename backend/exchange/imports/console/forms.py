@@ -1,10 +1,9 @@
-"""Forms of printed metrics: lines of verl, `name: value` pairs, table cells, and mentions of a step."""
+"""Forms of printed text: lines of verl, table cells, progress bars, and mentions of a step."""
 
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from backend.exchange.imports.names import is_known
 from backend.exchange.imports.table import MINUS_SIGN
 
 MAX_LINE_CHARACTERS = 8_000
@@ -28,47 +27,19 @@ _EPOCH_PATTERN = re.compile(
     r"(?:\s{0,2}[\[(](\d{1,10})/(\d{1,10})[\])])?",
     re.IGNORECASE,
 )
-_PAIR_PATTERN = re.compile(
-    r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
-    rf"((?:{NUMBER})\s?%?)(?:\s?[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
-)
-_SPACED_PAIR_PATTERN = re.compile(
-    r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
-    rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|±])"
-)
-_ERROR_PATTERN = re.compile(rf"\s?(?:±|\+/-)\s?(?:{NUMBER})")
-_AT_STEP_PATTERN = re.compile(
-    r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}?) (?:of|at|in|for|after) "
-    rf"(?:step|iteration|update|epoch|episode) \d{{1,10}}\s?[:=]\s?((?:{NUMBER})\s?%?)(?=$|[\s,;|±])",
-    re.IGNORECASE,
-)
-"""Pattern of `Average reward after step 12: 0.3`."""
-_SEPARATOR_PATTERN = re.compile(r"\s*(?:[|;]|[,:]\s|\s-\s)\s*")
-_SEPARATORS = " ,;|-\t"
 _BAR_PATTERN = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
-_NON_METRIC_NAMES = {
-    "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
-    "train step", "training step", "iter", "iteration", "update", "episode", "rollout", "batch",
-}  # fmt: skip
-"""Names before numbers that are not metrics."""
-
 VERL_PATTERN = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
 VERL_CONTINUATION_PATTERN = re.compile(
     r"^\s*- [\w./@-]+:[-\d.n]| - [A-Za-z_][\w./@-]*:[-\d.n]\S* - [A-Za-z_][\w./@-]*:[-\d.n]"
 )
 """Pattern of cells in a continuation of a broken line of verl."""
 _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
-_EVALUATION_PATTERN = re.compile(
-    r"\bEvaluated (?:\S{1,200} on )?(?P<suite>[\w.@/+-]{1,80}) in [\d.]{1,12}s \((?P<results>.{1,1000})\)\s*$"
-)
 _MARKUP = re.compile(r"\*\*|`")
 """Marks of bold text and code in Markdown."""
 _REMARK_PATTERN = re.compile(
-    rf"((?:(?:{NUMBER})|[A-Za-z]{{1,10}}[-_ ]?\d{{1,10}})\s?%?)\s*"
+    rf"((?:(?:{NUMBER})(?:\s?/\s?\d{{1,10}})?|[A-Za-z]{{1,10}}[-_ ]?\d{{1,10}})\s?%?)\s*"
     r"(?:\+/-|[(\[*\u00b1\u2190\u2191\u2193\u2020\u2605\u2713\u2b50\U0001f3c6]).{0,60}"
 )
-_BULLET = re.compile(r"^[\s•*+>-]+")
-_GRID_CELL_PATTERN = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
 _RULE_PATTERN = re.compile(r"^[\s|:+=\u2500-\u257f-]*[-=\u2500\u2501\u2550][\s|:+=\u2500-\u257f-]*$")
 _BARS = str.maketrans("│┃║", "|||")
 
@@ -108,64 +79,6 @@ def find_position(text: str) -> TrainingPosition:
     if step is None and epoch[2]:
         step, total = int(epoch[2]), int(epoch[3])
     return TrainingPosition(step, total, float(epoch[1]))
-
-
-def pairs(text: str) -> list[tuple[str, str]]:
-    """Return all `name: number` and `name=number` pairs of a line."""
-    cells = []
-    for match in _PAIR_PATTERN.finditer(text):
-        name = _without_sentence(match[1]) if match[2] == ":" else match[1].rsplit(" ", 1)[-1]
-        is_place_in_code = match[2] == ":" and text[: match.start()].endswith(":") and match[3].isdecimal()
-        if name.lower() not in _NON_METRIC_NAMES and not name.endswith(".py") and not is_place_in_code:
-            cells.append((name, match[3].replace(",", "")))
-    return cells or _spaced_pairs(text)
-
-
-def _without_sentence(name: str) -> str:
-    """Return a name without the end of a sentence before it; `Grad. Norm` is a name."""
-    _, separator, following = name.rpartition(". ")
-    return following if separator and is_known(following) else name
-
-
-def _spaced_pairs(text: str) -> list[tuple[str, str]]:
-    """Return the pairs of `step 12 | reward 0.5 | kl 0.1`, if there are several or the metric is known."""
-    cells = [
-        (match[1], match[2].replace(",", ""))
-        for segment in _SEPARATOR_PATTERN.split(_ERROR_PATTERN.sub("", text))
-        if not _SPACED_PAIR_PATTERN.sub("", segment).strip()
-        for match in _SPACED_PAIR_PATTERN.finditer(segment)
-        if match[1].lower() not in _NON_METRIC_NAMES
-    ]
-    if len(cells) > 1 or (cells and is_known(cells[0][0])):
-        return cells
-    return [(match[1], match[2].replace(",", "")) for match in _AT_STEP_PATTERN.finditer(text)]
-
-
-def bar_pairs(text: str) -> list[tuple[str, str]]:
-    """Return the pairs after the times of a progress bar: `3/9 [00:12<01:02, 3.1s/it, reward=0.5]`."""
-    return pairs(text[text.rfind("[") :])
-
-
-def evaluation_cells(text: str) -> list[tuple[str, str]]:
-    """Return the results that prime-rl prints after an evaluation, named `eval/<suite>/<result>`."""
-    match = _EVALUATION_PATTERN.search(text)
-    if match is None:
-        return []
-    return [
-        (f"eval/{match['suite']}/{name.lower().replace(' ', '_')}", value)
-        for name, value in pairs(match["results"])
-    ]
-
-
-def lone_pairs(text: str) -> list[tuple[str, str]]:
-    """Return the pairs of a line without other content: a list item, or cells of a grid."""
-    if "│" in text:
-        return [(match[1], match[2]) for match in _GRID_CELL_PATTERN.finditer(text)]
-    bare_text = _BULLET.sub("", text)
-    first = _PAIR_PATTERN.search(bare_text)
-    if first is None or bare_text[: first.start()].strip(_SEPARATORS):
-        return []
-    return [] if _PAIR_PATTERN.sub("", bare_text).strip(_SEPARATORS) else pairs(bare_text)
 
 
 def verl_cells(text: str) -> Iterator[tuple[str, Any]]:

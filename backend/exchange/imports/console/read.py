@@ -2,37 +2,46 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.exchange.imports.console.evaluations import (
+    Tag,
+    find_tag,
+    is_heading,
+    may_have_tag,
+    resolve_tags,
+    results_after_tag,
+    tag_of_heading,
+)
 from backend.exchange.imports.console.forms import (
     MAX_LINE_CHARACTERS,
     VERL_CONTINUATION_PATTERN,
     VERL_PATTERN,
     TrainingPosition,
     bar_counter,
-    bar_pairs,
-    evaluation_cells,
     find_position,
-    is_rule,
-    lone_pairs,
     may_name_step,
-    pairs,
-    table_cells,
     verl_cells,
-    without_remark,
 )
 from backend.exchange.imports.console.literals import Incomplete, read_object
-from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint, with_steps
+from backend.exchange.imports.console.pairs import bar_pairs, evaluation_cells, lone_pairs, pairs_by_split
+from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint, find_step, with_steps
 from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
+from backend.exchange.imports.console.tables import Tables
 from backend.exchange.imports.console.terminal import read_segments, without_writer
-from backend.exchange.imports.guess import STEP_NAMES
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
-from backend.exchange.imports.names import is_known, plain_name
+from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import split_table
+from backend.exchange.imports.splits import (
+    are_held_out_names,
+    are_labels_held_out,
+    is_held_out_name,
+    move_held_out_rows,
+)
 from backend.exchange.imports.table import BadLog, as_number, flatten_cells, number_in
 
 MIN_ROWS = 3
@@ -46,31 +55,18 @@ BARS, BARE_PAIRS = "progress bars", "pairs without steps"
 ORIGINS = dict.fromkeys((OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, BARE_PAIRS), "text") | {
     VERL_LINES: "verl"
 }
+INLINE = "inline"
+"""Label of a row whose pairs are all called those of an evaluation."""
 WEIGHT_BY_FORM = {BARS: 0.1, BARE_PAIRS: 0.1}
 """Weight of the values of forms that often repeat other forms; 1 for all others."""
-
-LISTED = ("step", "iter", "epoc")
-"""Prefixes of table headers with commas."""
 
 _BARE_OBJECT = re.compile(r"""\s{0,9}(['"])[\w./()@ -]{1,80}\1: ?[^{]{1,8000}$""")
 """Pattern of an object that was copied without its braces."""
 _BRACE = re.compile(r"\{\s*(?:['\"]|$)")
-_BEFORE = re.compile(
-    r"\b(rollout|train(?:ing)?[ _/]step|global[ _]step|step|iter(?:ation)?|eval|perf)\b"
-    r"\s{0,2}[:=#]?\s{0,2}(\d{1,10})(?:\s?/\s?\d{1,10})?\W{0,4}(?:\w{1,20}\W{0,3})?$",
-    re.IGNORECASE,
-)
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
-_EVALUATION_NAME_PATTERN = re.compile(r"(?:evals?|evaluation|val|validation|test)(?![a-z])", re.IGNORECASE)
-"""Pattern of the start of a metric of an evaluation, such as `val/accuracy`, unlike `value_loss`."""
 _SUMMARY = "train_runtime"
-_COUNTERS = (
-    "global_step", "train/global_step", "training/global_step", "trainer/global_step",
-    "global_step/max_steps", "system/step", "step", "_step", "training_step", "train_step", "global_steps",
-    "iteration", "iter", "train/step", "rollout/step",
-)  # fmt: skip
 
 
 class _VerlLine(NamedTuple):
@@ -85,6 +81,7 @@ class ConsoleText:
 
     def __init__(self, max_values: int) -> None:
         self.forms = {form: Rows(max_values) for form in ORIGINS}
+        self.tables = Tables(self.forms[TABLE])
         self.metadata = LogMetadata()
         self.total: int | None = None
         self.epochs: float | None = None
@@ -96,15 +93,17 @@ class ConsoleText:
         """
         self._heading = TrainingPosition(None)
         self._heading_line = 0
+        self._section: Tag | None = None
+        """Label of the evaluation in the last heading, if it announced one."""
+        self._section_step: int | None = None
+        """Step of the first row below that heading; those of other steps are not of the evaluation."""
         self._evaluated_step = NO_STEP
         """Step in the last line that announced an evaluation."""
         self._list: list[tuple[str, str]] = []
+        self._list_lines = 0
         self._open: list[str] = []
         """Lines of an object that is not closed yet."""
         self._open_size = self._braces = 0
-        self._header: list[str] = []
-        self._blocks = 0
-        """Number of blocks of the table, side by side."""
         self._verl: _VerlLine | None = None
         """Line of verl directly before this one, which may continue it."""
         self._newest: dict[str, Any] = {}
@@ -210,7 +209,7 @@ class ConsoleText:
         if not cells or (len(cells) < 2 and not is_known(cells[0][0])):
             return False
         value_by_name = dict(cells)
-        step, counter = _find_step(value_by_name, text_before)
+        step, counter = find_step(value_by_name, text_before)
         heading_step = self._heading.step if self._heading.step is not None else NO_STEP
         if step == NO_STEP and line - self._heading_line <= 2:
             step = heading_step
@@ -222,8 +221,9 @@ class ConsoleText:
             bars=self._counters(),
             counter=counter,
             writer=writer,
-            is_eval=_is_eval(value_by_name),
+            is_eval=are_held_out_names(value_by_name) or are_labels_held_out(document.items()),
         )
+        hint = self._with_tag(hint, text_before)
         self.forms[OBJECTS].add(line, cells, hint)
         return True
 
@@ -261,7 +261,7 @@ class ConsoleText:
         self._verl = None
 
     def _take_line(self, line: int, text: str, writer: str) -> str:
-        if self._take_table(line, text):
+        if self.tables.take_line(line, text):
             return TABLE
         if " = " in text and (total := _TOTALS.search(text)):
             self._take_total(text, int(total[1].replace(",", "")))
@@ -273,24 +273,54 @@ class ConsoleText:
             position = find_position(text)
             if position.step is not None or position.epoch is not None:
                 return self._take_heading(line, text, position, writer)
-        may_be_pairs = _MAY_BE_PAIRS.search(text) or _EVALUATION_NAME_PATTERN.match(text.lstrip())
+        may_be_pairs = _MAY_BE_PAIRS.search(text) or is_held_out_name(text.lstrip())
         cells = lone_pairs(text) if self._heading.step is not None or may_be_pairs else []
         if cells and {name for name, _ in cells} & {name for name, _ in self._list}:
             self._end_list()  # a second row needs its own heading
             self._heading = TrainingPosition(None)
         if cells and self._heading.step is not None:
             self._list += cells
+            self._list_lines += 1
             return LISTS
-        if cells and len(self.forms[PAIRS]) and _is_eval(name for name, _ in cells):
+        if cells and len(self.forms[PAIRS]) and are_held_out_names(name for name, _ in cells):
             self._add_pairs(PAIRS, line, cells, StepHint(writer=writer))
             return PAIRS
-        if len(cells) > 1 and any(is_known(name) for name, _ in cells):
+        if self._section is None and len(cells) > 1 and any(is_known(name) for name, _ in cells):
             self._add_pairs(BARE_PAIRS, line, cells, StepHint(writer=writer))
             return BARE_PAIRS
+        if self._section is not None or may_have_tag(text):
+            return self._take_evaluation(line, text, cells, writer)
         return ""
 
+    def _take_evaluation(self, line: int, text: str, cells: list[tuple[str, str]], writer: str) -> str:
+        """Take a line without a step that announces or contains the results of an evaluation."""
+        if not cells and is_heading(text):
+            self._end_list()
+            self._section, self._section_step = tag_of_heading(text), None
+            return LISTS
+        if not cells:
+            cells = lone_pairs(text if self._section is not None else results_after_tag(text))
+        elif self._section is None:
+            return ""
+        if not len(self.forms[PAIRS]) or not any(is_known(name) for name, _ in cells):
+            return ""
+        self._add_pairs(PAIRS, line, cells, StepHint(writer=writer, is_eval=True))
+        return PAIRS
+
+    def _with_tag(self, hint: StepHint, text: str) -> StepHint:
+        """Return the hint with the label of an evaluation in the text of a row or in the heading above it."""
+        tag = find_tag(text)
+        if tag is None and self._section is not None:
+            if self._section_step in {None, hint.step}:
+                tag, self._section_step = self._section, hint.step
+            if tag is None or hint.step == NO_STEP:
+                self._end_list()
+                self._section = None
+        return hint if tag is None else hint._replace(tag=tag.word, suite=tag.suite)
+
     def _add_pairs(self, form: str, line: int, cells: list[tuple[str, str]], hint: StepHint) -> None:
-        self.forms[form].add(line, cells, hint._replace(is_eval=_is_eval([name for name, _ in cells])))
+        is_eval = hint.is_eval or are_held_out_names([name for name, _ in cells])
+        self.forms[form].add(line, cells, hint._replace(is_eval=is_eval))
 
     def _take_total(self, text: str, number: int) -> None:
         if "steps" in text:
@@ -299,18 +329,21 @@ class ConsoleText:
             self.epochs = float(number)
 
     def _take_heading(self, line: int, text: str, position: TrainingPosition, writer: str) -> str:
-        cells = pairs(text)
+        cells, is_eval = pairs_by_split(text)
         if cells:
             step = position.step if position.step is not None else NO_STEP
             epoch = float("nan") if position.epoch is None else position.epoch
-            self._add_pairs(
-                PAIRS, line, cells, StepHint(step, epoch=epoch, total=position.total or 0, writer=writer)
-            )
+            total = position.total or 0
+            hint = self._with_tag(StepHint(step, epoch=epoch, total=total, writer=writer), text)
+            if is_eval and not hint.tag:
+                hint = hint._replace(tag=INLINE)
+            self._add_pairs(PAIRS, line, cells, hint)
             return PAIRS
         if position.step is None:
             return ""
         self._end_list()
         self._heading, self._heading_line = position, line
+        self._section, self._section_step = tag_of_heading(text), position.step
         if "eval" in text.lower():
             self._evaluated_step = position.step
         return LISTS
@@ -318,80 +351,13 @@ class ConsoleText:
     def _end_list(self) -> None:
         """Add the pairs in the lines below a heading as a row."""
         if self._list and self._heading.step is not None:
-            self.forms[LISTS].add(self._heading_line, self._list, StepHint(self._heading.step))
-        self._list = []
-
-    # ------------------------------------------------------------ tables
-
-    def _take_table(self, line: int, text: str) -> bool:
-        if self._header and is_rule(text):
-            return True
-        is_list = bool(self._header) or text.lstrip("# ")[:4].lower() in LISTED
-        if not (is_list or "|" in text or "\t" in text or "┃" in text or "  " in text.strip()):
-            self._header = []
-            return False
-        return self.take_cells(line, table_cells(text))
-
-    def take_cells(self, line: int, cells: list[str]) -> bool:
-        """Return whether the cells are the header of a table of metrics or one of its rows.
-
-        A table may have several blocks side by side, each with the same header.
-        """
-        width = len(self._header)
-        if self._blocks > 1 and len(cells) == width * self._blocks:
-            rows = [cells[start : start + width] for start in range(0, len(cells), width)]
-            return self._take_rows(line, [row for row in rows if any(row)])
-        if len(cells) == width + 1 and all(as_number(cell) is not None for cell in cells):
-            cells = cells[1:]  # without the row number that pandas prints
-        if width and len(cells) == width and self._take_rows(line, [cells]):
-            return True
-        self._header = _find_header(cells)
-        self._blocks = len(cells) // len(self._header) if self._header else 0
-        return bool(self._header)
-
-    def _take_rows(self, line: int, rows: list[list[str]]) -> bool:
-        """Add rows of the table; return False, and add none, if the first cell of one is not a number."""
-        rows = [[without_remark(cell) for cell in cells] for cells in rows]
-        if any(number_in(self._header[0], cells[0]) is None for cells in rows):
-            return False
-        for cells in rows:
-            self._add_row(line, cells)
-        return True
-
-    def _add_row(self, line: int, cells: list[str]) -> None:
-        cells_by_name = {name: cell for name, cell in zip(self._header, cells, strict=True) if name}
-        step, _ = _find_step(
-            {plain_name(name): number_in(name, cell) for name, cell in cells_by_name.items()}, ""
-        )
-        epoch = as_number(cells_by_name.get("epoch", cells_by_name.get("Epoch")))
-        hint = StepHint(step, epoch=float("nan") if epoch is None else epoch)
-        self.forms[TABLE].add(line, cells_by_name.items(), hint)
-
-
-def _is_eval(names: Iterable[str]) -> bool:
-    return all(_EVALUATION_NAME_PATTERN.match(name) or name == "epoch" for name in names)
-
-
-def _find_step(value_by_name: dict[str, Any], text_before: str) -> tuple[int, str]:
-    """Return the step in an object or in the text before it, and what it counts."""
-    if match := _BEFORE.search(text_before[-300:]):
-        return int(match[2]), match[1].lower()
-    for name in _COUNTERS:
-        number = as_number(value_by_name[name]) if name in value_by_name else None
-        if number is not None and number.is_integer() and 0 <= number < 2**31:
-            return int(number), name.partition("/")[0] if "/" in name else ""
-    return NO_STEP, ""
-
-
-def _find_header(cells: list[str]) -> list[str]:
-    """Return the names of the columns, or none if the cells are no header of a table of metrics."""
-    if len(cells) < 2 or any(as_number(cell) is not None or len(cell) > 200 for cell in cells):
-        return []
-    width = next(n for n in range(1, len(cells) + 1) if cells == cells[:n] * (len(cells) // n))
-    names = [plain_name(cell) for cell in cells[:width]]
-    is_step_column = names[0] in STEP_NAMES or names[0] in {"epoch", ""}
-    is_header = sum(map(is_known, names)) + is_step_column >= 2 and len(set(names)) == len(names)
-    return cells[:width] if is_header else []
+            tag = self._section or Tag("")
+            hint = StepHint(self._heading.step, tag=tag.word, suite=tag.suite)
+            form = PAIRS if tag.word and len(self.forms[PAIRS]) > len(self.forms[LISTS]) else LISTS
+            self.forms[form].add(self._heading_line, self._list, hint)
+            self.forms[LISTS].lines -= self._list_lines
+            self.forms[form].lines += self._list_lines
+        self._list, self._list_lines = [], 0
 
 
 def read_console(file: LogFile) -> list[Log]:
@@ -420,6 +386,7 @@ def logs_of_text(text: ConsoleText) -> list[Log]:
 
 
 def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
+    resolve_tags(rows)
     training_of_row = _training_numbers(rows)
     count = int(training_of_row.max()) + 1
     logs = []
@@ -433,6 +400,9 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
         ]
         steps, note = steps_of_rows(training_rows, text.total, text.epochs)
         with_steps(table, steps, "step")
+        for suite in {hint.suite for hint in training_rows.hints}:
+            is_of_suite = [hint.is_eval and hint.suite == suite for hint in training_rows.hints]
+            move_held_out_rows(table, np.array(is_of_suite, bool), suite)
         table.reorder(order_of_rows(training_rows.hints, steps))
         facts = LogMetadata(
             name=f"training {number + 1}" if count > 1 else "", config=dict(text.metadata.config)

@@ -1,6 +1,7 @@
 """Rows of metrics in printed output, with all information about their steps."""
 
 import math
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -8,9 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend.exchange.imports.names import is_known
-from backend.exchange.imports.table import Ints, Table
+from backend.exchange.imports.table import Ints, Table, as_number
 
 NO_STEP = -1
+_BEFORE = re.compile(
+    r"\b(rollout|train(?:ing)?[ _/]step|global[ _]step|step|iter(?:ation)?|eval|perf)\b"
+    r"\s{0,2}[:=#]?\s{0,2}(\d{1,10})(?:\s?/\s?\d{1,10})?\W{0,4}(?:\w{1,20}\W{0,3})?$",
+    re.IGNORECASE,
+)
+_COUNTERS = (
+    "global_step", "train/global_step", "training/global_step", "trainer/global_step",
+    "global_step/max_steps", "system/step", "step", "_step", "training_step", "train_step", "global_steps",
+    "iteration", "iter", "train/step", "rollout/step",
+)  # fmt: skip
 
 
 class StepHint(NamedTuple):
@@ -30,6 +41,11 @@ class StepHint(NamedTuple):
     writer: str = ""
     """Process that printed the row."""
     is_eval: bool = False
+    """Whether the row is of an evaluation."""
+    tag: str = ""
+    """Word in or above the row that may say so, see `resolve_tags`."""
+    suite: str = ""
+    """Name of the evaluation's set of problems, if the log has several."""
 
 
 class Rows:
@@ -85,3 +101,14 @@ def with_steps(table: Table, steps: Sequence[int] | Ints, name: str) -> None:
     table.columns.pop(name, None)
     column = table.column(name)
     column.rows, column.values = array("q", rows.tobytes()), array("d", steps[rows].astype(float).tobytes())
+
+
+def find_step(value_by_name: dict[str, Any], text_before: str) -> tuple[int, str]:
+    """Return the step in an object or in the text before it, and what it counts."""
+    if match := _BEFORE.search(text_before[-300:]):
+        return int(match[2]), match[1].lower()
+    for name in _COUNTERS:
+        number = as_number(value_by_name[name]) if name in value_by_name else None
+        if number is not None and number.is_integer() and 0 <= number < 2**31:
+            return int(number), name.partition("/")[0] if "/" in name else ""
+    return NO_STEP, ""

@@ -27,6 +27,8 @@ class Steps(NamedTuple):
 def steps_of_rows(rows: Rows, total: int | None, epochs: float | None) -> Steps:
     """Return the steps of one training's rows, given its numbers of steps and epochs if known."""
     hints = rows.hints
+    if all(hint.is_eval for hint in hints):
+        hints = [hint._replace(is_eval=False) for hint in hints]
     training = [number for number, hint in enumerate(hints) if not hint.is_eval]
     if 2 * sum(hints[number].step != NO_STEP for number in training) >= len(training):
         return Steps(_eval_with_training(hints, _read_named_steps(hints)), "")
@@ -82,15 +84,19 @@ def _updates_of_a_rollout(hints: Sequence[StepHint]) -> int:
 
 def _over_epochs(hints: Sequence[StepHint], steps: Ints) -> Ints:
     """Return continuous steps if they restart with each epoch."""
-    epochs = np.array([hint.epoch for hint in hints])
-    if len(steps) < 2 or not np.isfinite(epochs).all() or (np.floor(epochs) != epochs).any():
+    is_numbered = steps != NO_STEP
+    all_epochs = np.array([hint.epoch for hint in hints])
+    epochs, numbers = all_epochs[is_numbered], steps[is_numbered]
+    if len(numbers) < 2 or not np.isfinite(epochs).all() or (np.floor(epochs) != epochs).any():
         return steps
     is_next = np.diff(epochs) > 0
-    is_decrease = np.diff(steps) < 0
+    is_decrease = np.diff(numbers) < 0
     if not is_next.any() or not is_decrease[is_next].all():
         return steps
-    length = max((hint.total for hint in hints), default=0) or int(steps.max())
-    return np.asarray(steps + (epochs - epochs.min()).astype(np.int64) * length, np.int64)
+    length = max((hint.total for hint in hints), default=0) or int(numbers.max())
+    continuous_steps = steps.copy()
+    continuous_steps[is_numbered] += (epochs - epochs.min()).astype(np.int64) * length
+    return continuous_steps
 
 
 def _eval_with_training(hints: Sequence[StepHint], steps: Ints) -> Ints:
@@ -109,12 +115,13 @@ def order_of_rows(clues: Sequence[StepHint], steps: Ints) -> Ints:
 
     Without it, an evaluation that runs beside the training would look like a resume from an earlier step.
     """
+    next_steps = _next_training_steps(clues, steps)
     positions = np.arange(len(clues), dtype=float)
     stretch_steps: list[int] = []
     stretch_rows: list[int] = []
     for row, (clue, step) in enumerate(zip(clues, steps.tolist(), strict=True)):
         is_backward = bool(stretch_steps) and step < stretch_steps[-1]
-        if is_backward and clue.is_eval:
+        if is_backward and clue.is_eval and next_steps[row] >= stretch_steps[-1]:
             positions[row] = stretch_rows[bisect_right(stretch_steps, step)] - 0.5
             continue
         if is_backward:
@@ -122,6 +129,15 @@ def order_of_rows(clues: Sequence[StepHint], steps: Ints) -> Ints:
         stretch_steps.append(step)
         stretch_rows.append(row)
     return np.argsort(positions, kind="stable")
+
+
+def _next_training_steps(clues: Sequence[StepHint], steps: Ints) -> list[float]:
+    """Return the step of the next training row for each row, infinity after the last one."""
+    next_step, next_steps = float("inf"), []
+    for clue, step in zip(reversed(clues), reversed(steps.tolist()), strict=True):
+        next_steps.append(next_step)
+        next_step = next_step if clue.is_eval else step
+    return next_steps[::-1]
 
 
 def _check_rising(counts: Sequence[int]) -> Ints | None:

@@ -45,7 +45,7 @@ export function listFiles(chart) {
   const name = fileName(metric);
   return [
     {
-      label: 'Picture (PDF, SVG, PNG)',
+      label: 'Figure (PDF, SVG, PNG)',
       run: () => {
         askedFigure.value = metric;
       },
@@ -55,7 +55,7 @@ export function listFiles(chart) {
       run: () => download(curvesAsCsv([{ lines: chart.lines, metric }], chart.view.x), `${name}.csv`),
     },
     {
-      label: 'Figure (Plotly JSON)',
+      label: 'Data (Plotly JSON)',
       run: () => download(JSON.stringify(describeChart(chart)), `${name}.json`, 'application/json'),
     },
   ];

@@ -286,6 +286,71 @@ def test_an_evaluation_on_a_line_without_a_step_belongs_to_the_line_before_it():
     assert curve(plan, "eval/accuracy") == {2: 0.25, 4: 0.5}
 
 
+EVALUATIONS = {
+    "word before": ("[train] step 1 reward=0.5 kl=0", "[eval] step 1 reward=0.25"),
+    "segment": ("step 1 | train | reward 0.5 ± 0.1 | kl 0", "step 1 | val | reward 0.25 | kl 0"),
+    "label": ("step=1 phase=train reward=0.5 kl=0", "step=1 reward=0.25 phase=test"),
+    "line without step": ("Step 1: reward=0.5 kl=0", "10:00:01 INFO Validation: reward=0.25, loss=1"),
+    "sentence": ("Step 1: reward=0.5 kl=0", "Validation after training step 1: reward=0.25"),
+    "same line": ("step 1: train reward=0.5 kl=0 | eval reward=0.25", ""),
+    "heading above a line": ("step 1 reward=0.5 kl=0", "=== EVAL ===\nstep 1 | reward 0.25 | loss 1"),
+    "heading above a list": (
+        "Step 1:\n  Train:\n  reward: 0.5\n  kl: 0",
+        "  Eval:\n  reward: 0.25\n  loss: 1",
+    ),
+    "heading with a step": ("Step 1: reward=0.5 kl=0", "** Evaluation at step 1 **\nreward: 0.25\nloss: 1"),
+    "object": ('A {"step": 1, "reward": 0.5}', 'A {"step": 1, "split": "val", "reward": 0.25}'),
+    "table": ("| step | Split | reward |\n| 1 | train | 0.5 |", "| 1 | eval | 0.25 |"),
+}
+
+
+@pytest.mark.parametrize("form", EVALUATIONS)
+def test_metrics_that_a_word_marks_as_an_evaluation_are_not_of_the_training(form):
+    training_line, evaluation = EVALUATIONS[form]
+    [plan] = read(f"{training_line}\n{evaluation}\n")
+    assert curve(plan) == {1: 0.5}
+    assert curve(plan, "eval/reward") == {1: 0.25}
+
+
+@pytest.mark.parametrize("line", [
+    "[gsm8k-test] step {} reward=0.5", "eval step {}: reward=0.5", "time=1.5 env=dev step={} reward=0.5",
+    "step {} | val acc n/a | valid: 58/64 | reward: 0.5 | kl: 0", "loss=1 step {} dataset=test reward=0.5",
+    "step {}: unit test pass=0.7, std dev 0.1, reward=0.5, eval accuracy=0.4",
+])  # fmt: skip
+def test_words_that_are_no_labels_or_on_every_line_mark_nothing(line):
+    [plan] = read("".join(f"{line.format(step)}\n" for step in (1, 2, 3)))
+    assert curve(plan) == {1: 0.5, 2: 0.5, 3: 0.5}
+
+
+@pytest.mark.parametrize("line", [
+    "step 3 (new best val!) reward=0.5", "[test] step 3 reward=0.5", "=== EVAL ===\nstep 3 reward=0.5",
+    "Let us test: length = 7 and accuracy = 3.\nstep 3 reward=0.5",
+])  # fmt: skip
+def test_a_label_that_would_take_a_step_from_the_training_is_not_trusted(line):
+    [plan] = read(f"step 1 reward=0.5\nstep 2 reward=0.5\n{line}\n")
+    assert curve(plan) == {1: 0.5, 2: 0.5, 3: 0.5}
+    assert list(plan.series) == ["reward/mean"]
+
+
+def test_results_of_an_evaluation_in_a_list_end_at_the_next_heading():
+    validation = "Starting validation at step 1...\nValidation Results:\n  - Accuracy: 0.25\n  - Time: 9\n"
+    training = "Training Results:\n  - Loss: 0.1\n  - Avg Reward: 0.5\n"
+    [plan] = read(f"=== Step 1/2 ===\n{validation}{training}=== Step 2/2 ===\n{training}")
+    assert curve(plan) == {1: 0.5, 2: 0.5}
+    assert curve(plan, "eval/accuracy") == {1: 0.25}
+
+
+def test_each_set_of_problems_of_an_evaluation_has_its_curve():
+    [plan] = read("step 1 reward=0.5\n[eval gsm8k] step 1 accuracy=0.25\n[eval aime] step 1 accuracy=0.75\n")
+    assert curve(plan, "eval/gsm8k/accuracy") == {1: 0.25}
+    assert curve(plan, "eval/aime/accuracy") == {1: 0.75}
+
+
+def test_two_trainings_that_begin_with_an_evaluation_are_two_runs():
+    lines = "[eval] step 0 accuracy=0.1\n" + "".join(f"step {step} reward=0.5\n" for step in range(1, 7))
+    assert [curve(plan, "eval/accuracy") for plan in read(lines * 2)] == [{0: 0.1}, {0: 0.1}]
+
+
 def test_an_evaluation_of_prime_rl_belongs_to_the_checkpoint_that_it_evaluates():
     text = "".join(
         f"09:0{step} SUCCESS Step {step} | Time: 12.1s | Reward: 0.{step} | Seq. Length: 90.1 tokens/sample\n"
@@ -369,8 +434,43 @@ def test_rows_of_another_table_are_not_blocks_of_the_one_before():
 
 
 @pytest.mark.parametrize(
+    ("column", "cell", "metric", "value"),
+    [
+        ("accuracy", "12/100 (12 %)", "reward/accuracy", 0.12),
+        ("tokens", "1.5B", "tokens", 1.5e9),
+        ("length", "120/1024", "length", None),
+        ("model", "7B", "model", None),
+    ],
+)
+def test_only_shares_of_right_answers_and_counts_of_tokens_have_fractions_and_units(
+    column, cell, metric, value
+):
+    row = f"0.5 | {cell} |"
+    [plan] = read(f"| step | reward | {column} |\n|---|---|---|\n| 1 | {row}\n| 2 | {row}\n| 3 | {row}\n")
+    assert value is None or curve(plan, metric)[1] == pytest.approx(value)
+    assert (value is None) == (len(plan.series) == 1)
+
+
+def test_blocks_side_by_side_may_have_other_columns():
+    header, first, second = "| step | reward | | step | kl |", "| 1 | 0.5 | | 10 | 0 |", "| 2 | 0.75 | | | |"
+    [plan] = read(f"{header}\n{first}\n{second}\n")
+    assert (curve(plan), curve(plan, "kl/k3")) == ({1: 0.5, 2: 0.75}, {10: 0.0})
+
+
+def test_a_row_without_a_step_is_reported_and_ends_no_table():
+    [plan] = read("| step | reward |\n| base | 0.1 |\n| 1 | 0.5 |\n| mean | 0.5 |\n| 2 | 0.5 |\n")
+    assert curve(plan) == {1: 0.5, 2: 0.5}
+    assert [bad.line for bad in plan.log.table.bad.first] == [2, 4]
+
+
+@pytest.mark.parametrize(
     ("cell", "value"),
-    [("\u22120.5 \u00b1 0.1", -0.5), ("\u22125%", -0.05), ("\u22121,234.5", -1234.5), ("0.5 [best]", 0.5)],
+    [
+        ("\u22120.5 \u00b1 0.1", -0.5),
+        ("\u22125%", -0.05),
+        ("\u22121,234.5", -1234.5),
+        ("0.5 [best]", 0.5),
+    ],
 )
 def test_a_cell_with_a_remark_is_its_number(cell, value):
     [plan] = read(f"| Step | Reward |\n|---|---|\n| 1 | {cell} |\n| 2 | 0 |\n| 3 | 0 |\n")

@@ -1,0 +1,178 @@
+"""Words in printed text that say that metrics are of an evaluation on held-out problems.
+
+A word only counts where people put a label: in brackets, alone between separators, as the value of `split` or
+`phase`, at the beginning of a line, or in a heading. Labels of rows that contain the metrics of the training
+are not trusted either, see `resolve_tags`.
+"""
+
+import math
+import re
+from collections import defaultdict
+from statistics import mean
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint
+
+MAX_HEADING_CHARACTERS = 80
+"""Maximum length of a line that is a heading."""
+MIN_SUPPORT = 0.5
+"""Minimum share of the rows with a label that must be beside a row of the training."""
+
+_HELD_OUT = (
+    r"(?:evals?|evaluat(?:e|ed|ing|ion)|val|validat(?:e|ed|ing|ion)|test(?:ing)?|dev|held[-_ ]?out|holdout)"
+    r"(?![A-Za-z])"
+)
+_HINTS = ("val", "test", "dev", "held", "holdout")
+"""Parts of these words, which are faster to search for."""
+_STEP = r"(?:step|iter(?:ation)?|epoch|update)"
+_BETWEEN_WORDS_PATTERN = re.compile(r"[\W_]+")
+_PREFIX_PATTERN = re.compile(
+    r"[^A-Za-z]*(?:(?:INFO|DEBUG|WARNING|SUCCESS|NOTICE)\b[^A-Za-z]*)?"
+    r"(?:[\w.]{1,80}:[\w.<>]{1,80}:\d{1,6}\b[^A-Za-z]*)?"
+)
+"""Pattern of what loggers print before a message."""
+_BRACKETS_PATTERN = re.compile(
+    rf"(?<!\w)\[[^\w\[\]]{{0,8}}(?P<word>{_HELD_OUT})"
+    r"(?:[ /:_-](?P<suite>[\w.@-]{1,40})\s?|[^\[\]]{0,40})\]"
+    rf"|(?<!\w)\[(?P<suite_before>[\w.]{{1,40}})[-_ /](?P<word_after>{_HELD_OUT})\]"
+    rf"|\((?P<word_before>{_HELD_OUT})\)(?=\s*$|\s?[:|-])|(?<=\d)\s?\((?P<word_of_step>{_HELD_OUT})\)",
+    re.IGNORECASE,
+)
+_FUNCTION_PATTERN = re.compile(
+    rf"(?<![\w.])[\w.]{{1,80}}:_{{0,2}}(?P<word>{_HELD_OUT})(?:_\w{{1,40}})?:\d{{1,6}}\b", re.IGNORECASE
+)
+"""Pattern of the function that loguru prints."""
+_SEGMENT_PATTERN = re.compile(
+    rf"(?:[|;]|\s[-\u2013\u2014]\s)\s?(?P<word>{_HELD_OUT})\s{{0,9}}(?=[|;]|\s[-\u2013\u2014]\s|$)",
+    re.IGNORECASE,
+)
+_LABEL_PATTERN = re.compile(
+    rf"\b(?:split|phase|mode|stage)['\"]?\s?[=:]\s?['\"]?(?P<word>{_HELD_OUT}|valid)"
+    r"(?:[_-](?P<suite>[\w.@-]{1,40}))?(?![\w./@-])",
+    re.IGNORECASE,
+)
+_START_PATTERN = re.compile(
+    rf"(?P<word>{_HELD_OUT})(?:\s(?:results?|metrics?|set|run))?"
+    rf"\s{{0,9}}(?:[|:]|-\s|\s\w{{1,40}}\s?="
+    rf"|(?:(?:at|after|for|on|@)\s)?(?:the\s)?(?:train(?:ing)?\s)?(?:global[ _])?{_STEP}\b)",
+    re.IGNORECASE,
+)
+_RESULTS_PATTERN = re.compile(
+    rf"{_HELD_OUT}(?:\s(?:results?|metrics?|set|done|finished|complete))?\s?[\])]?\s{{0,9}}(?:[|:]|->?)?\s{{0,9}}(?=[A-Za-z_])",
+    re.IGNORECASE,
+)
+_REMARK_PATTERN = re.compile(r"\s?\([^()]{0,40}\)")
+_HEADING_WORDS_PATTERN = re.compile(
+    rf"(?P<word>{_HELD_OUT})(?:\s(?:results?|metrics?|set|phase|stage|timing))?", re.IGNORECASE
+)
+
+
+class Tag(NamedTuple):
+    """A label of an evaluation."""
+
+    word: str
+    suite: str = ""
+    """Name of the set of problems, if the label contains it."""
+
+
+def may_have_tag(text: str) -> bool:
+    """Return whether a text may contain a word of an evaluation; faster than finding it."""
+    lower_text = text.lower()
+    return any(hint in lower_text for hint in _HINTS)
+
+
+def find_tag(text: str) -> Tag | None:
+    """Return the label of a line with metrics, such as `[eval] step 5` or `step 5 | val |`."""
+    if not may_have_tag(text):
+        return None
+    match = (
+        _LABEL_PATTERN.search(text)
+        or _BRACKETS_PATTERN.search(text)
+        or _SEGMENT_PATTERN.search(text)
+        or _FUNCTION_PATTERN.search(text)
+        or _START_PATTERN.match(text, _start(text))
+    )
+    return _tag(match) if match else None
+
+
+def tag_of_heading(text: str) -> Tag | None:
+    """Return the label of a heading, which names a step or not: `** Evaluation at step 5 **`, `[val]`."""
+    start = _start(text)
+    match = _START_PATTERN.match(text, start) or _HEADING_WORDS_PATTERN.fullmatch(_words(text))
+    if match is None or text.strip().lower() in {"test:", "dev:"}:  # may be in a completion
+        return None
+    return _tag(match)
+
+
+def is_heading(text: str) -> bool:
+    """Return whether a line only names what follows: it ends with a colon, or a few words are decorated."""
+    if len(text) > MAX_HEADING_CHARACTERS:
+        return False
+    bare_text, words = text.strip(), _words(text)
+    is_marked = bare_text.endswith(":") or words.isupper() or not (bare_text[:1] + bare_text[-1:]).isalnum()
+    return is_marked and 0 < len(words.split()) <= 4 and not any(map(str.isdigit, words))
+
+
+def results_after_tag(text: str) -> str:
+    """Return the part of a line without a step that may contain the results of an evaluation, else nothing.
+
+    `10:00:01 INFO Validation: accuracy=0.4, reward=0.3` is such a line.
+    """
+    match = _RESULTS_PATTERN.match(text, _start(text)) if may_have_tag(text) else None
+    return _REMARK_PATTERN.sub("", text[match.end() :]) if match else ""
+
+
+def resolve_tags(rows: Rows) -> None:
+    """Decide of the rows with a label whether they are of an evaluation.
+
+    A label is trusted if most of its rows are beside a row of the training with the same step, or have none
+    of its metrics. Otherwise, `[test]` may be the name of an experiment, or mark the best steps.
+    """
+    is_tagged = np.array([bool(hint.tag) for hint in rows.hints], bool)
+    is_training = ~is_tagged & np.array([not hint.is_eval for hint in rows.hints], bool)
+    if not is_tagged.any() or not is_training.any():
+        return
+    has_training_metric = np.zeros(len(rows), bool)
+    for column in rows.table.columns.values():
+        rows_of_column, _ = column.numbers()
+        if is_training[rows_of_column].any():
+            has_training_metric[rows_of_column] = True
+    positions = {
+        position for number in np.flatnonzero(is_training) for position in _positions(rows.hints[number])
+    }
+    support: dict[str, list[bool]] = defaultdict(list)
+    for number in np.flatnonzero(is_tagged):
+        hint = rows.hints[number]
+        is_beside_training = _positions(hint)[0] in positions
+        support[hint.tag].append(is_beside_training or not has_training_metric[number])
+    trusted_tags = {tag for tag, supported in support.items() if mean(supported) >= MIN_SUPPORT}
+    suites = {hint.suite for hint in rows.hints if hint.tag in trusted_tags}
+    for number in np.flatnonzero(is_tagged):
+        hint = rows.hints[number]
+        if hint.tag in trusted_tags:
+            rows.hints[number] = hint._replace(is_eval=True, suite=hint.suite if len(suites) > 1 else "")
+
+
+def _positions(hint: StepHint) -> tuple[tuple[int, float | None], ...]:
+    """Return the step and epoch of a row, and each alone."""
+    if not math.isnan(hint.epoch):
+        return (hint.step, hint.epoch), (hint.step, None), (NO_STEP, hint.epoch)
+    return ((hint.step, None),) if hint.step != NO_STEP else ((NO_STEP, math.inf),)
+
+
+def _start(text: str) -> int:
+    match = _PREFIX_PATTERN.match(text)
+    return match.end() if match else 0
+
+
+def _words(text: str) -> str:
+    return _BETWEEN_WORDS_PATTERN.sub(" ", text).strip()
+
+
+def _tag(match: re.Match[str]) -> Tag:
+    groups = match.groupdict()
+    word = next(groups[name] for name in groups if name.startswith("word") and groups[name]).lower()
+    suite = groups.get("suite") or groups.get("suite_before") or ("test" if word.startswith("test") else "")
+    return Tag(word, suite)

@@ -1,0 +1,162 @@
+"""Printed pairs of a name and a number, such as `reward: 0.5`, and the words before them."""
+
+import re
+from itertools import islice
+from typing import NamedTuple
+
+from backend.exchange.imports.console.forms import NUMBER
+from backend.exchange.imports.names import is_known
+
+MAX_LABELS = 20
+"""Maximum number of labels of evaluations in a line."""
+
+_PAIR_PATTERN = re.compile(
+    r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
+    rf"((?:{NUMBER})\s?%?)(?:\s?[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
+)
+_SPACED_PAIR_PATTERN = re.compile(
+    r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
+    rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|±])"
+)
+_ERROR_PATTERN = re.compile(rf"\s?(?:±|\+/-)\s?(?:{NUMBER})")
+_AT_STEP_PATTERN = re.compile(
+    r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}?) (?:of|at|in|for|after) "
+    rf"(?:step|iteration|update|epoch|episode) \d{{1,10}}\s?[:=]\s?((?:{NUMBER})\s?%?)(?=$|[\s,;|±])",
+    re.IGNORECASE,
+)
+"""Pattern of `Average reward after step 12: 0.3`."""
+_HELD_OUT_WORDS = {"eval", "evaluation", "val", "validation", "test", "held-out", "heldout", "holdout"}
+_INLINE_PATTERN = re.compile(
+    r"(?<![\w./@-])(?:(?P<held_out>eval(?:uation)?|val(?:idation)?|test)|train(?:ing)?)\s?:\s{1,9}(?=[A-Za-z_])",
+    re.IGNORECASE,
+)
+"""Pattern of a label before pairs, as in `train: reward=0.4 eval: reward=0.3`."""
+_END_OF_LABEL_PATTERN = re.compile(r"[|;)\]]")
+_SEPARATOR_PATTERN = re.compile(r"[|;]|[,:]\s|\s-\s")
+_SEPARATORS = " ,;|-\t"
+_NON_METRIC_NAMES = {
+    "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
+    "train step", "training step", "iter", "iteration", "update", "episode", "rollout", "batch",
+}  # fmt: skip
+"""Names before numbers that are not metrics."""
+_EVALUATION_PATTERN = re.compile(
+    r"\bEvaluated (?:\S{1,200} on )?(?P<suite>[\w.@/+-]{1,80}) in [\d.]{1,12}s \((?P<results>.{1,1000})\)\s*$"
+)
+_BULLET = re.compile(r"^[\s•*+>-]+")
+_GRID_CELL_PATTERN = re.compile(rf"[│|]\s*([\w./@-]{{1,200}})\s*[│|]\s*({NUMBER})\s*(?=[│|])")
+
+
+class _Pair(NamedTuple):
+    start: int
+    """Position of the name in the line."""
+    name: str
+    number: str
+    is_held_out: bool = False
+    """Whether the word before the name says that it is of an evaluation."""
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    """Return all `name: number` and `name=number` pairs of a line."""
+    return [(pair.name, pair.number) for pair in _pairs(text)]
+
+
+def pairs_by_split(text: str) -> tuple[list[tuple[str, str]], bool]:
+    """Return the pairs of a line, and whether all are of an evaluation.
+
+    In `step 5: reward=0.4, eval accuracy=0.3` and `step 5: reward=0.4 | val: reward=0.3` only the second pair
+    is; its name gets the prefix `eval/`.
+    """
+    line_pairs = _pairs(text)
+    spans = _labelled_spans(text) if line_pairs else []
+    is_held_out = [
+        pair.is_held_out or any(start < pair.start < end for start, end in spans) for pair in line_pairs
+    ]
+    is_mixed = not all(is_held_out)
+    cells = [
+        (f"eval/{pair.name}" if is_mixed and is_of_evaluation else pair.name, pair.number)
+        for pair, is_of_evaluation in zip(line_pairs, is_held_out, strict=True)
+    ]
+    return cells, bool(cells) and not is_mixed
+
+
+def _labelled_spans(text: str) -> list[tuple[int, int]]:
+    """Return (start, end) of the parts of a line that follow a label of an evaluation."""
+    labels = list(islice(_INLINE_PATTERN.finditer(text), MAX_LABELS))
+    spans = []
+    ends = [match.start() for match in labels[1:]] + [len(text)]
+    for label, next_start in zip(labels, ends, strict=False):
+        if label["held_out"]:
+            separator = _END_OF_LABEL_PATTERN.search(text, label.end(), next_start)
+            spans.append((label.start(), separator.start() if separator else next_start))
+    return spans
+
+
+def _pairs(text: str) -> list[_Pair]:
+    line_pairs = []
+    for match in _PAIR_PATTERN.finditer(text):
+        words, name = "", match[1]
+        if match[2] == ":":
+            name = _without_sentence(name)
+        else:
+            words, _, name = name.rpartition(" ")
+        is_place_in_code = match[2] == ":" and text[: match.start()].endswith(":") and match[3].isdecimal()
+        if name.lower() not in _NON_METRIC_NAMES and not name.endswith(".py") and not is_place_in_code:
+            is_value = " " not in words and text[: match.start()].endswith("=")  # of `dataset=test`
+            is_held_out = words.rpartition(" ")[2].lower() in _HELD_OUT_WORDS and not is_value
+            number = match[3].replace(",", "")
+            line_pairs.append(_Pair(match.end(1) - len(name), name, number, is_held_out))
+    return line_pairs or _spaced_pairs(text)
+
+
+def _without_sentence(name: str) -> str:
+    """Return a name without the end of a sentence before it; `Grad. Norm` is a name."""
+    _, separator, following = name.rpartition(". ")
+    return following if separator and is_known(following) else name
+
+
+def _spaced_pairs(text: str) -> list[_Pair]:
+    """Return the pairs of `step 12 | reward 0.5 | kl 0.1`, if there are several or the metric is known."""
+    line_pairs: list[_Pair] = []
+    text = _ERROR_PATTERN.sub(lambda error: " " * len(error[0]), text)
+    separators = [match.span() for match in _SEPARATOR_PATTERN.finditer(text)]
+    starts, ends = [0, *(end for _, end in separators)], [*(start for start, _ in separators), len(text)]
+    for start, end in zip(starts, ends, strict=True):
+        segment_pairs = list(_SPACED_PAIR_PATTERN.finditer(text, start, end))
+        if not _SPACED_PAIR_PATTERN.sub("", text[start:end]).strip():
+            line_pairs += [
+                _Pair(match.start(1), match[1], match[2].replace(",", ""))
+                for match in segment_pairs
+                if match[1].lower() not in _NON_METRIC_NAMES
+            ]
+    if len(line_pairs) > 1 or (line_pairs and is_known(line_pairs[0].name)):
+        return line_pairs
+    return [
+        _Pair(match.start(), match[1], match[2].replace(",", "")) for match in _AT_STEP_PATTERN.finditer(text)
+    ]
+
+
+def bar_pairs(text: str) -> list[tuple[str, str]]:
+    """Return the pairs after the times of a progress bar: `3/9 [00:12<01:02, 3.1s/it, reward=0.5]`."""
+    return pairs(text[text.rfind("[") :])
+
+
+def evaluation_cells(text: str) -> list[tuple[str, str]]:
+    """Return the results that prime-rl prints after an evaluation, named `eval/<suite>/<result>`."""
+    match = _EVALUATION_PATTERN.search(text)
+    if match is None:
+        return []
+    return [
+        (f"eval/{match['suite']}/{name.lower().replace(' ', '_')}", value)
+        for name, value in pairs(match["results"])
+    ]
+
+
+def lone_pairs(text: str) -> list[tuple[str, str]]:
+    """Return the pairs of a line without other content: a list item, or cells of a grid."""
+    if "│" in text:
+        return [(match[1], match[2]) for match in _GRID_CELL_PATTERN.finditer(text)]
+    bare_text = _BULLET.sub("", text)
+    first = _PAIR_PATTERN.search(bare_text)
+    if first is None or bare_text[: first.start()].strip(_SEPARATORS):
+        return []
+    return [] if _PAIR_PATTERN.sub("", bare_text).strip(_SEPARATORS) else pairs(bare_text)
