@@ -10,19 +10,21 @@ test('exact, prefix and word matches come before other matches', () => {
     findBest(names.map(place), 'LR', 9).map(({ name }) => name),
     ['lr', 'lr-sweep', 'optimizer.lr', 'objective.value.lr_factor'].concat('walrus'),
   );
+  assert.equal(scoreName('demo_collapse', 'collapse'), 2);
   assert.equal(scoreName('group filters keep', 'keep group'), 1);
   assert.equal(scoreName('group filters', 'keep group'), 0);
 });
 
-test('the section with the best name comes first, and empty ones are left out', () => {
+test('the section with the best name comes first, help last, and empty ones are left out', () => {
   const sections = [
+    { title: 'Help', places: [place('demo')], isLast: true },
     { title: 'Runs', places: [place('brave-demo')] },
     { title: 'Pages', places: [] },
     { title: 'Experiments', places: [place('demo')] },
   ];
   assert.deepEqual(
     sortSections(sections, 'demo').map(({ title }) => title),
-    ['Experiments', 'Runs'],
+    ['Experiments', 'Runs', 'Help'],
   );
 });
 

@@ -3,7 +3,7 @@
 /**
  * A place to jump to. `detail` follows its name, and `address` or `run` opens it.
  * @typedef {{key: string, name: string, detail?: string, address?: string, run?: () => void}} Place
- * @typedef {{title: string, places: Place[]}} Section
+ * @typedef {{title: string, places: Place[], isLast?: boolean}} Section
  */
 
 /** @param {string} text */
@@ -19,9 +19,8 @@ export function scoreName(name, typedText) {
   const text = splitWords(typedText).join(' ');
   if (!text) return 1;
   if (lowerName === text) return 4;
-  const nameParts = lowerName.split(/[\s/.-]+/);
-  if (lowerName.startsWith(text) || nameParts.includes(text)) return 3;
-  if (nameParts.some((part) => part.startsWith(text))) return 2;
+  if (lowerName.startsWith(text) || lowerName.split(/[\s/.-]+/).includes(text)) return 3;
+  if (lowerName.split(/[\s/._-]+/).some((part) => part.startsWith(text))) return 2;
   return splitWords(typedText).every((word) => lowerName.includes(word)) ? 1 : 0;
 }
 
@@ -38,14 +37,14 @@ export const findBest = (places, typedText, limit) =>
     .map(({ place }) => place);
 
 /**
- * Returns sections with places, sorted by their best match.
+ * Returns sections with places, sorted by their best match. Those with `isLast` come last: help has a page for every word.
  * @param {Section[]} sections @param {string} typedText
  */
 export const sortSections = (sections, typedText) =>
   sections
     .filter(({ places }) => places.length)
     .map((section) => ({ section, fit: Math.max(...section.places.map(({ name }) => scoreName(name, typedText))) }))
-    .sort((a, b) => b.fit - a.fit)
+    .sort((a, b) => Number(a.section.isLast ?? false) - Number(b.section.isLast ?? false) || b.fit - a.fit)
     .map(({ section }) => section);
 
 const MAX_WORDS = 8;

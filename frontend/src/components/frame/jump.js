@@ -148,7 +148,7 @@ function useSections(typedText) {
         },
         { title: 'Pages', places: findBest(PAGES, text, PAGES.length) },
         { title: 'Launch settings', places: settings },
-        { title: 'Help', places: text ? (help.data?.items ?? []).map(makeHelpPlace) : [] },
+        { title: 'Help', places: text ? (help.data?.items ?? []).map(makeHelpPlace) : [], isLast: true },
       ],
       text,
     ),
