@@ -12,7 +12,7 @@ from backend.exchange.imports.guess import TIME_COLUMNS, is_step_name, step_cand
 from backend.exchange.imports.name_words import HELD_OUT_WORDS
 from backend.exchange.imports.table import Table
 
-SPLITS = ("split", "phase", "mode", "stage")
+SPLITS = ("split", "phase", "mode", "stage", "set")
 """Columns that say whether a row is of the training or of an evaluation."""
 
 _TRAINING_LABELS = {"train", "training"}
@@ -49,13 +49,12 @@ def are_labels_held_out(cells: Iterable[tuple[str, Any]]) -> bool:
     return not words.isdisjoint(_HELD_OUT_LABELS) and words.isdisjoint(_TRAINING_LABELS)
 
 
-def move_labelled_rows(table: Table) -> None:
-    """Move the values of rows that a column such as `split` labels as an evaluation, see
-    `move_held_out_rows`.
-    """
-    labels = {name: texts for name, texts in table.labels.items() if name in SPLITS}
-    rows = (zip(labels, row, strict=True) for row in zip(*labels.values(), strict=True))
-    move_held_out_rows(table, np.array([are_labels_held_out(row) for row in rows], bool))
+def are_labels_training(cells: Iterable[tuple[str, Any]]) -> bool:
+    """Return whether a cell such as `split: train` says that its row is of the training."""
+    return any(
+        is_split_name(name) and isinstance(value, str) and value.strip().lower() in _TRAINING_LABELS
+        for name, value in cells
+    )
 
 
 def move_held_out_rows(table: Table, is_held_out: NDArray[np.bool_], suite: str = "") -> None:

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 _TRUTHS = {"true": 1.0, "false": 0.0}
 MINUS_SIGN = "\N{MINUS SIGN}"
 """Sign of negative numbers in typeset tables."""
-_MISSING = ("", "null", "none", "na", "n/a", "<na>")
+_MISSING = ("", "null", "none", "na", "n/a", "<na>", "-", "--", "\u2013", "\u2014")
 
 
 class BadLog(ValueError):

@@ -8,16 +8,19 @@ from typing import IO, Any, NamedTuple
 
 from backend.config.metrics import ALIASES, LOGGER_PREFIXES
 from backend.exchange.imports.charts import chart_columns, from_charts
+from backend.exchange.imports.console.evaluations import tag_of_labels
 from backend.exchange.imports.console.forms import is_rule
 from backend.exchange.imports.console.read import OBJECTS, ConsoleText, logs_of_text
+from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint
 from backend.exchange.imports.console.terminal import read_segments
-from backend.exchange.imports.guess import is_step_name
+from backend.exchange.imports.console.trust import move_evaluations, resolve_tags
+from backend.exchange.imports.guess import is_step_name, read_steps, step_candidates
 from backend.exchange.imports.lines import MAX_LINE_BYTES, BrokenDocument, document, parse, text_lines
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import LABELS, split_runs
-from backend.exchange.imports.splits import SPLITS, is_split_name, move_labelled_rows
+from backend.exchange.imports.splits import SPLITS, is_split_name
 from backend.exchange.imports.table import (
     MAX_COLUMNS,
     MAX_NAME_CHARACTERS,
@@ -116,8 +119,23 @@ def read_csv(file: LogFile) -> list[Log]:
         return from_charts(table, charts, header[0])
     if set(map(str.lower, header)) == _TENSORBOARD_COLUMNS:
         return [_named_by_file(table, header, file.name)]
-    move_labelled_rows(table)
+    _move_evaluations(table)
     return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & set(header)) > 1 else ""))
+
+
+def _move_evaluations(table: Table) -> None:
+    """Move the values of rows that a column such as `split` calls an evaluation to columns of their own."""
+    labels = {name: texts for name, texts in table.labels.items() if name in SPLITS}
+    if not labels:
+        return
+    step_columns = step_candidates(table)[:1]
+    steps = read_steps(table, step_columns[0]).tolist() if step_columns else [NO_STEP] * len(table)
+    rows = Rows.of_table(table)
+    for step, texts in zip(steps, zip(*labels.values(), strict=True), strict=True):
+        word, suite = tag_of_labels(zip(labels, texts, strict=True)) or ("", "")
+        rows.hints.append(StepHint(step, tag=word, suite=suite))
+    resolve_tags(rows)
+    move_evaluations(table, rows.hints)
 
 
 def _with_decimal_points(row: list[str]) -> list[str]:
@@ -229,7 +247,7 @@ def _read_objects(file: LogFile) -> list[Log]:
             texts.extend([""] * (len(table) - len(texts)))
     if set(table.columns) == set(_TENSORBOARD_ITEM):
         return [_named_by_file(table, list(_TENSORBOARD_ITEM), file.name)]
-    move_labelled_rows(table)
+    _move_evaluations(table)
     return split_runs(Log(table, origin="wandb" if len(_WANDB_COLUMNS & table.columns.keys()) > 1 else ""))
 
 

@@ -1,41 +1,42 @@
 """Words in printed text that say that metrics are of an evaluation on held-out problems.
 
 A word only counts where people put a label: in brackets, alone between separators, as the value of `split` or
-`phase`, at the beginning of a line, or in a heading. Labels of rows that contain the metrics of the training
-are not trusted either, see `resolve_tags`.
+`phase`, at the beginning of a line, or in a heading. Whether the label is trusted is decided in `trust.py`.
 """
 
-import math
 import re
-from collections import defaultdict
-from statistics import mean
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint
+from backend.exchange.imports.console.rows import TRAINING
+from backend.exchange.imports.splits import are_labels_held_out, are_labels_training, is_split_name
 
 MAX_HEADING_CHARACTERS = 80
 """Maximum length of a line that is a heading."""
-MIN_SUPPORT = 0.5
-"""Minimum share of the rows with a label that must be beside a row of the training."""
 
 _HELD_OUT = (
-    r"(?:evals?|evaluat(?:e|ed|ing|ion)|val|validat(?:e|ed|ing|ion)|test(?:ing)?|dev|held[-_ ]?out|holdout)"
+    r"(?:evals?|evaluat(?:e|ed|ing|ion)|val|validat(?:e|ed|ing|ion)|test(?:ing)?|dev|held[-_ ]?out|holdout"
+    r"|评估|验证|测试)"
     r"(?![A-Za-z])"
 )
-_HINTS = ("val", "test", "dev", "held", "holdout")
-"""Parts of these words, which are faster to search for."""
+_HINTS = ("val", "test", "dev", "held", "holdout", "train", "评估", "验证", "测试")
+"""Parts of these words and of `train`, which are faster to search for."""
+_TRAINING_PATTERN = re.compile(
+    r"(?<!\w)\[[^\w\[\]]{0,8}train(?:ing)?(?!\w)[^\[\]]{0,40}\]|\(train(?:ing)?\)"
+    r"|(?:[|;]|\s[-\u2013\u2014]\s)\s?train(?:ing)?\s{0,9}(?=[|;:]|\s[-\u2013\u2014]\s|$)"
+    r"|\b(?:split|phase|mode|stage)['\"]?\s?[=:]\s?['\"]?train(?:ing)?(?![\w./@-])",
+    re.IGNORECASE,
+)
 _STEP = r"(?:step|iter(?:ation)?|epoch|update)"
 _BETWEEN_WORDS_PATTERN = re.compile(r"[\W_]+")
 _PREFIX_PATTERN = re.compile(
-    r"[^A-Za-z]*(?:(?:INFO|DEBUG|WARNING|SUCCESS|NOTICE)\b[^A-Za-z]*)?"
+    r"[^A-Za-z评验测]*(?:(?:INFO|DEBUG|WARNING|SUCCESS|NOTICE)\b[^A-Za-z]*)?"
     r"(?:[\w.]{1,80}:[\w.<>]{1,80}:\d{1,6}\b[^A-Za-z]*)?"
 )
 """Pattern of what loggers print before a message."""
 _BRACKETS_PATTERN = re.compile(
-    rf"(?<!\w)\[[^\w\[\]]{{0,8}}(?P<word>{_HELD_OUT})"
-    r"(?:[ /:_-](?P<suite>[\w.@-]{1,40})\s?|[^\[\]]{0,40})\]"
+    rf"(?<!\w)[\[【][^\w\[\]]{{0,8}}(?P<word>{_HELD_OUT})"
+    r"(?:[ /:_-](?P<suite>[\w.@-]{1,40})\s?|[^\[\]【】]{0,40})[\]】]"
     rf"|(?<!\w)\[(?P<suite_before>[\w.]{{1,40}})[-_ /](?P<word_after>{_HELD_OUT})\]"
     rf"|\((?P<word_before>{_HELD_OUT})\)(?=\s*$|\s?[:|-])|(?<=\d)\s?\((?P<word_of_step>{_HELD_OUT})\)",
     re.IGNORECASE,
@@ -56,11 +57,12 @@ _LABEL_PATTERN = re.compile(
 _START_PATTERN = re.compile(
     rf"(?P<word>{_HELD_OUT})(?:\s(?:results?|metrics?|set|run))?"
     rf"\s{{0,9}}(?:[|:]|-\s|\s\w{{1,40}}\s?="
-    rf"|(?:(?:at|after|for|on|@)\s)?(?:the\s)?(?:train(?:ing)?\s)?(?:global[ _])?{_STEP}\b)",
+    rf"|(?:(?:at|after|for|on|@)\s)?(?:the\s)?(?:train(?:ing)?\s)?(?:global[ _])?{_STEP}\b|@\s?\d)",
     re.IGNORECASE,
 )
 _RESULTS_PATTERN = re.compile(
-    rf"{_HELD_OUT}(?:\s(?:results?|metrics?|set|done|finished|complete))?\s?[\])]?\s{{0,9}}(?:[|:]|->?)?\s{{0,9}}(?=[A-Za-z_])",
+    rf"(?:final\s)?{_HELD_OUT}(?:\s(?:results?|metrics?|set|done|finished|complete)|\son\s[\w./@-]{{1,60}}|\s?@\s?\d{{1,10}})?"
+    r"\s?[\])]?\s{0,9}(?:[|:]|->?)?\s{0,9}(?=[A-Za-z_])",
     re.IGNORECASE,
 )
 _REMARK_PATTERN = re.compile(r"\s?\([^()]{0,40}\)")
@@ -70,7 +72,7 @@ _HEADING_WORDS_PATTERN = re.compile(
 
 
 class Tag(NamedTuple):
-    """A label of an evaluation."""
+    """A label of an evaluation, or of the training."""
 
     word: str
     suite: str = ""
@@ -87,6 +89,8 @@ def find_tag(text: str) -> Tag | None:
     """Return the label of a line with metrics, such as `[eval] step 5` or `step 5 | val |`."""
     if not may_have_tag(text):
         return None
+    if _TRAINING_PATTERN.search(text):
+        return Tag(TRAINING)
     match = (
         _LABEL_PATTERN.search(text)
         or _BRACKETS_PATTERN.search(text)
@@ -95,6 +99,17 @@ def find_tag(text: str) -> Tag | None:
         or _START_PATTERN.match(text, _start(text))
     )
     return _tag(match) if match else None
+
+
+def tag_of_labels(cells: Iterable[tuple[str, Any]]) -> Tag | None:
+    """Return the label of a row whose column `split`, `phase` or the like contains one."""
+    labels = {name: value for name, value in cells if is_split_name(name) and isinstance(value, str)}
+    if are_labels_training(labels.items()):
+        return Tag(TRAINING)
+    if not are_labels_held_out(labels.items()):
+        return None
+    is_test = any(value.strip().lower().startswith("test") for value in labels.values())
+    return Tag("split", "test" if is_test else "")
 
 
 def tag_of_heading(text: str) -> Tag | None:
@@ -122,44 +137,6 @@ def results_after_tag(text: str) -> str:
     """
     match = _RESULTS_PATTERN.match(text, _start(text)) if may_have_tag(text) else None
     return _REMARK_PATTERN.sub("", text[match.end() :]) if match else ""
-
-
-def resolve_tags(rows: Rows) -> None:
-    """Decide of the rows with a label whether they are of an evaluation.
-
-    A label is trusted if most of its rows are beside a row of the training with the same step, or have none
-    of its metrics. Otherwise, `[test]` may be the name of an experiment, or mark the best steps.
-    """
-    is_tagged = np.array([bool(hint.tag) for hint in rows.hints], bool)
-    is_training = ~is_tagged & np.array([not hint.is_eval for hint in rows.hints], bool)
-    if not is_tagged.any() or not is_training.any():
-        return
-    has_training_metric = np.zeros(len(rows), bool)
-    for column in rows.table.columns.values():
-        rows_of_column, _ = column.numbers()
-        if is_training[rows_of_column].any():
-            has_training_metric[rows_of_column] = True
-    positions = {
-        position for number in np.flatnonzero(is_training) for position in _positions(rows.hints[number])
-    }
-    support: dict[str, list[bool]] = defaultdict(list)
-    for number in np.flatnonzero(is_tagged):
-        hint = rows.hints[number]
-        is_beside_training = _positions(hint)[0] in positions
-        support[hint.tag].append(is_beside_training or not has_training_metric[number])
-    trusted_tags = {tag for tag, supported in support.items() if mean(supported) >= MIN_SUPPORT}
-    suites = {hint.suite for hint in rows.hints if hint.tag in trusted_tags}
-    for number in np.flatnonzero(is_tagged):
-        hint = rows.hints[number]
-        if hint.tag in trusted_tags:
-            rows.hints[number] = hint._replace(is_eval=True, suite=hint.suite if len(suites) > 1 else "")
-
-
-def _positions(hint: StepHint) -> tuple[tuple[int, float | None], ...]:
-    """Return the step and epoch of a row, and each alone."""
-    if not math.isnan(hint.epoch):
-        return (hint.step, hint.epoch), (hint.step, None), (NO_STEP, hint.epoch)
-    return ((hint.step, None),) if hint.step != NO_STEP else ((NO_STEP, math.inf),)
 
 
 def _start(text: str) -> int:

@@ -21,6 +21,8 @@ _STEP_PATTERN = re.compile(
     r"(?![\d]*\.\d|\d|\w)",
     re.IGNORECASE,
 )
+_FUNCTION_PATTERN = re.compile(r"(?<![\w.])[\w.]{1,80}:[\w<>]{1,80}:\d{1,6} - ")
+"""Pattern of the function and line that loguru prints."""
 _COUNTER_PATTERN = re.compile(r"^\s*[\[(]\s*(\d{1,10})\s?/\s?(\d{1,10})\s*[\])]")
 _EPOCH_PATTERN = re.compile(
     r"(?<![A-Za-z_])epoch\b\s{0,2}[:=#]?\s{0,2}[\[(]?(\d{1,7}(?:\.\d{1,12})?)(?:\s?/\s?\d{1,7})?[\])]?"
@@ -65,6 +67,7 @@ class TrainingPosition(NamedTuple):
 
 def find_position(text: str) -> TrainingPosition:
     """Return the step, total steps and epoch that a line mentions, preferring a step of the training."""
+    text = _FUNCTION_PATTERN.sub(" ", text, count=1)
     steps = list(_STEP_PATTERN.finditer(text))
     match = next((match for match in steps if len(match[1]) > len("iteration")), steps[0] if steps else None)
     if match is not None:

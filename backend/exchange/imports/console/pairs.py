@@ -5,6 +5,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from backend.exchange.imports.console.forms import NUMBER
+from backend.exchange.imports.console.rows import TRAINING
 from backend.exchange.imports.names import is_known
 
 MAX_LABELS = 20
@@ -12,7 +13,7 @@ MAX_LABELS = 20
 
 _PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
-    rf"((?:{NUMBER})\s?%?)(?:\s?[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
+    rf"((?:{NUMBER})\s?%?)(?:\s?(?!(?i:e?val|valid|test|train)\b)[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
 )
 _SPACED_PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
@@ -26,11 +27,15 @@ _AT_STEP_PATTERN = re.compile(
 )
 """Pattern of `Average reward after step 12: 0.3`."""
 _HELD_OUT_WORDS = {"eval", "evaluation", "val", "validation", "test", "held-out", "heldout", "holdout"}
+_HELD_OUT = "held out"
 _INLINE_PATTERN = re.compile(
-    r"(?<![\w./@-])(?:(?P<held_out>eval(?:uation)?|val(?:idation)?|test)|train(?:ing)?)\s?:\s{1,9}(?=[A-Za-z_])",
+    r"(?<![\w./@-])(?:(?P<held_out>eval(?:uation)?|val(?:idation)?|test)|train(?:ing)?)"
+    r"(?:\s?:\s{1,9}|\]\s{1,9}|\s?\|\s?|\()(?=[A-Za-z_])",
     re.IGNORECASE,
 )
-"""Pattern of a label before pairs, as in `train: reward=0.4 eval: reward=0.3`."""
+"""Pattern of a label before pairs, as in `train: reward=0.4 eval: reward=0.3`; others than those with a colon
+only count if a line has labels of both kinds.
+"""
 _END_OF_LABEL_PATTERN = re.compile(r"[|;)\]]")
 _SEPARATOR_PATTERN = re.compile(r"[|;]|[,:]\s|\s-\s")
 _SEPARATORS = " ,;|-\t"
@@ -60,34 +65,45 @@ def pairs(text: str) -> list[tuple[str, str]]:
     return [(pair.name, pair.number) for pair in _pairs(text)]
 
 
-def pairs_by_split(text: str) -> tuple[list[tuple[str, str]], bool]:
-    """Return the pairs of a line, and whether all are of an evaluation.
+class SplitPairs(NamedTuple):
+    """The pairs of a line by what the words before them say."""
 
-    In `step 5: reward=0.4, eval accuracy=0.3` and `step 5: reward=0.4 | val: reward=0.3` only the second pair
-    is; its name gets the prefix `eval/`.
+    training: list[tuple[str, str]]
+    held_out: list[tuple[str, str]]
+    is_labelled: bool
+    """Whether the pairs of the training have a label as well."""
+
+
+def pairs_by_split(text: str) -> SplitPairs:
+    """Return the pairs of a line, and apart from them those that are of an evaluation.
+
+    In `step 5: reward=0.4, eval accuracy=0.3` and `step 5: reward=0.4 | val: reward=0.3`, these are the
+    second pairs.
     """
     line_pairs = _pairs(text)
     spans = _labelled_spans(text) if line_pairs else []
-    is_held_out = [
-        pair.is_held_out or any(start < pair.start < end for start, end in spans) for pair in line_pairs
+    labels = [
+        next((word for start, end, word in spans if start < pair.start < end), "") for pair in line_pairs
     ]
-    is_mixed = not all(is_held_out)
-    cells = [
-        (f"eval/{pair.name}" if is_mixed and is_of_evaluation else pair.name, pair.number)
-        for pair, is_of_evaluation in zip(line_pairs, is_held_out, strict=True)
-    ]
-    return cells, bool(cells) and not is_mixed
+    cells_by_label: dict[str, list[tuple[str, str]]] = {"": [], TRAINING: [], _HELD_OUT: []}
+    for pair, label in zip(line_pairs, labels, strict=True):
+        cells_by_label[_HELD_OUT if pair.is_held_out else label].append((pair.name, pair.number))
+    training = cells_by_label[""] + cells_by_label[TRAINING]
+    return SplitPairs(training, cells_by_label[_HELD_OUT], bool(training) and not cells_by_label[""])
 
 
-def _labelled_spans(text: str) -> list[tuple[int, int]]:
-    """Return (start, end) of the parts of a line that follow a label of an evaluation."""
-    labels = list(islice(_INLINE_PATTERN.finditer(text), MAX_LABELS))
-    spans = []
+def _labelled_spans(text: str) -> list[tuple[int, int, str]]:
+    """Return (start, end, label) of the parts of a line that follow a label."""
+    matches = list(islice(_INLINE_PATTERN.finditer(text), MAX_LABELS))
+    has_both = len({bool(match["held_out"]) for match in matches}) > 1
+    labels = [match for match in matches if has_both or match[0].rstrip().endswith(":")]
     ends = [match.start() for match in labels[1:]] + [len(text)]
-    for label, next_start in zip(labels, ends, strict=False):
-        if label["held_out"]:
-            separator = _END_OF_LABEL_PATTERN.search(text, label.end(), next_start)
-            spans.append((label.start(), separator.start() if separator else next_start))
+    spans = []
+    for match, next_start in zip(labels, ends, strict=False):
+        is_segment = match[0].rstrip().endswith(("|", "]"))
+        separator = None if is_segment else _END_OF_LABEL_PATTERN.search(text, match.end(), next_start)
+        end = separator.start() if separator else next_start
+        spans.append((match.start(), end, _HELD_OUT if match["held_out"] else TRAINING))
     return spans
 
 

@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.config.metrics import canonical_name
 from backend.exchange.imports.console.evaluations import (
     Tag,
     find_tag,
     is_heading,
     may_have_tag,
-    resolve_tags,
     results_after_tag,
     tag_of_heading,
+    tag_of_labels,
 )
 from backend.exchange.imports.console.forms import (
     MAX_LINE_CHARACTERS,
@@ -28,19 +29,19 @@ from backend.exchange.imports.console.forms import (
 )
 from backend.exchange.imports.console.literals import Incomplete, read_object
 from backend.exchange.imports.console.pairs import bar_pairs, evaluation_cells, lone_pairs, pairs_by_split
-from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint, find_step, with_steps
+from backend.exchange.imports.console.rows import NO_STEP, TRAINING, Rows, StepHint, find_step, with_steps
 from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
 from backend.exchange.imports.console.tables import Tables
 from backend.exchange.imports.console.terminal import read_segments, without_writer
+from backend.exchange.imports.console.trust import move_evaluations, resolve_tags
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.name_words import metric_by_words
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import split_table
 from backend.exchange.imports.splits import (
     are_held_out_names,
-    are_labels_held_out,
     is_held_out_name,
-    move_held_out_rows,
 )
 from backend.exchange.imports.table import BadLog, as_number, flatten_cells, number_in
 
@@ -221,9 +222,9 @@ class ConsoleText:
             bars=self._counters(),
             counter=counter,
             writer=writer,
-            is_eval=are_held_out_names(value_by_name) or are_labels_held_out(document.items()),
+            is_eval=are_held_out_names(value_by_name) or counter == "eval",
         )
-        hint = self._with_tag(hint, text_before)
+        hint = self._with_tag(hint, text_before, tag_of_labels(document.items()))
         self.forms[OBJECTS].add(line, cells, hint)
         return True
 
@@ -285,7 +286,8 @@ class ConsoleText:
         if cells and len(self.forms[PAIRS]) and are_held_out_names(name for name, _ in cells):
             self._add_pairs(PAIRS, line, cells, StepHint(writer=writer))
             return PAIRS
-        if self._section is None and len(cells) > 1 and any(is_known(name) for name, _ in cells):
+        is_below_evaluation = self._section is not None and len(self.forms[PAIRS])
+        if not is_below_evaluation and len(cells) > 1 and any(is_known(name) for name, _ in cells):
             self._add_pairs(BARE_PAIRS, line, cells, StepHint(writer=writer))
             return BARE_PAIRS
         if self._section is not None or may_have_tag(text):
@@ -302,18 +304,18 @@ class ConsoleText:
             cells = lone_pairs(text if self._section is not None else results_after_tag(text))
         elif self._section is None:
             return ""
-        if not len(self.forms[PAIRS]) or not any(is_known(name) for name, _ in cells):
+        if not len(self.forms[PAIRS]) or not any(map(_is_result, cells)):
             return ""
         self._add_pairs(PAIRS, line, cells, StepHint(writer=writer, is_eval=True))
         return PAIRS
 
-    def _with_tag(self, hint: StepHint, text: str) -> StepHint:
+    def _with_tag(self, hint: StepHint, text: str, tag: Tag | None = None) -> StepHint:
         """Return the hint with the label of an evaluation in the text of a row or in the heading above it."""
-        tag = find_tag(text)
+        tag = tag or find_tag(text)
         if tag is None and self._section is not None:
-            if self._section_step in {None, hint.step}:
+            if hint.step != NO_STEP and not hint.writer and self._section_step in {None, hint.step}:
                 tag, self._section_step = self._section, hint.step
-            if tag is None or hint.step == NO_STEP:
+            else:
                 self._end_list()
                 self._section = None
         return hint if tag is None else hint._replace(tag=tag.word, suite=tag.suite)
@@ -329,15 +331,16 @@ class ConsoleText:
             self.epochs = float(number)
 
     def _take_heading(self, line: int, text: str, position: TrainingPosition, writer: str) -> str:
-        cells, is_eval = pairs_by_split(text)
-        if cells:
+        cells, held_out_cells, is_labelled = pairs_by_split(text)
+        if cells or held_out_cells:
             step = position.step if position.step is not None else NO_STEP
             epoch = float("nan") if position.epoch is None else position.epoch
             total = position.total or 0
             hint = self._with_tag(StepHint(step, epoch=epoch, total=total, writer=writer), text)
-            if is_eval and not hint.tag:
-                hint = hint._replace(tag=INLINE)
-            self._add_pairs(PAIRS, line, cells, hint)
+            if cells:
+                self._add_pairs(PAIRS, line, cells, hint._replace(tag=TRAINING) if is_labelled else hint)
+            if held_out_cells:
+                self._add_pairs(PAIRS, line, held_out_cells, hint._replace(tag=INLINE))
             return PAIRS
         if position.step is None:
             return ""
@@ -358,6 +361,12 @@ class ConsoleText:
             self.forms[LISTS].lines -= self._list_lines
             self.forms[form].lines += self._list_lines
         self._list, self._list_lines = [], 0
+
+
+def _is_result(cell: tuple[str, str]) -> bool:
+    """Return whether a pair is an accuracy or a reward, which an evaluation has."""
+    metric = metric_by_words(cell[0]) or canonical_name(cell[0])
+    return metric in {"reward/accuracy", "eval/accuracy", "reward/mean"}
 
 
 def read_console(file: LogFile) -> list[Log]:
@@ -391,8 +400,7 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
     count = int(training_of_row.max()) + 1
     logs = []
     for number, table in enumerate(split_table(rows.table, training_of_row, count, set())):
-        training_rows = Rows(len(table) + 1)
-        training_rows.table = table
+        training_rows = Rows.of_table(table)
         training_rows.hints = [
             hint
             for hint, training_number in zip(rows.hints, training_of_row, strict=True)
@@ -400,9 +408,7 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
         ]
         steps, note = steps_of_rows(training_rows, text.total, text.epochs)
         with_steps(table, steps, "step")
-        for suite in {hint.suite for hint in training_rows.hints}:
-            is_of_suite = [hint.is_eval and hint.suite == suite for hint in training_rows.hints]
-            move_held_out_rows(table, np.array(is_of_suite, bool), suite)
+        move_evaluations(table, training_rows.hints)
         table.reorder(order_of_rows(training_rows.hints, steps))
         facts = LogMetadata(
             name=f"training {number + 1}" if count > 1 else "", config=dict(text.metadata.config)

@@ -4,7 +4,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from backend.exchange.imports.names import is_known
 from backend.exchange.imports.table import Ints, Table, as_number
 
 NO_STEP = -1
+TRAINING = "train"
+"""Label of rows that are called those of the training."""
 _BEFORE = re.compile(
     r"\b(rollout|train(?:ing)?[ _/]step|global[ _]step|step|iter(?:ation)?|eval|perf)\b"
     r"\s{0,2}[:=#]?\s{0,2}(\d{1,10})(?:\s?/\s?\d{1,10})?\W{0,4}(?:\w{1,20}\W{0,3})?$",
@@ -43,7 +45,7 @@ class StepHint(NamedTuple):
     is_eval: bool = False
     """Whether the row is of an evaluation."""
     tag: str = ""
-    """Word in or above the row that may say so, see `resolve_tags`."""
+    """Word in or above the row that may say so, or `TRAINING`; see `resolve_tags`."""
     suite: str = ""
     """Name of the evaluation's set of problems, if the log has several."""
 
@@ -58,6 +60,13 @@ class Rows:
         """Number of lines of the text that the rows use."""
         self.ends: list[int] = []
         """Indexes of rows before which a training ended."""
+
+    @classmethod
+    def of_table(cls, table: Table) -> Self:
+        """Return the rows of a table without hints."""
+        rows = cls(0)
+        rows.table = table
+        return rows
 
     def __len__(self) -> int:
         return len(self.hints)

@@ -3,11 +3,12 @@
 import re
 from itertools import islice, pairwise
 
+from backend.exchange.imports.console.evaluations import tag_of_labels
 from backend.exchange.imports.console.forms import is_rule, table_cells, without_remark
 from backend.exchange.imports.console.rows import Rows, StepHint, find_step
 from backend.exchange.imports.guess import STEP_NAMES
 from backend.exchange.imports.names import is_known, plain_name
-from backend.exchange.imports.splits import are_labels_held_out
+from backend.exchange.imports.splits import is_split_name
 from backend.exchange.imports.table import as_number, excerpt, number_in
 
 LISTED = ("step", "iter", "epoc")
@@ -41,7 +42,7 @@ class Tables:
         A table may have several blocks side by side, each with a header that begins with the same name.
         """
         width = sum(map(len, self._headers))
-        if len(self._headers) == 1 and len(cells) == width + 1 and None not in map(as_number, cells):
+        if len(self._headers) == 1 and len(cells) == width + 1 and cells[0].isdecimal():
             cells = cells[1:]  # without the row number that pandas prints
         if width and len(cells) == width and self._take_row(line, cells):
             return True
@@ -58,7 +59,7 @@ class Tables:
         blocks = [(header, row) for header, row in blocks if any(cell.strip("- ") for cell in row[1:])]
         if not blocks:
             return True  # without values
-        is_step = [number_in(header[0], row[0]) is not None for header, row in blocks]
+        is_step = [_has_step(header, row) for header, row in blocks]
         if not any(is_step) and all(number_in("", cell) is None for cell in cells):
             return False
         for (header, row), has_step in zip(blocks, is_step, strict=True):
@@ -75,9 +76,15 @@ class Tables:
             {plain_name(name): number_in(name, cell) for name, cell in cells_by_name.items()}, ""
         )
         epoch = as_number(cells_by_name.get("epoch", cells_by_name.get("Epoch")))
-        is_eval = are_labels_held_out(cells_by_name.items())
-        hint = StepHint(step, epoch=float("nan") if epoch is None else epoch, is_eval=is_eval)
+        word, suite = tag_of_labels(cells_by_name.items()) or ("", "")
+        hint = StepHint(step, epoch=float("nan") if epoch is None else epoch, tag=word, suite=suite)
         self._rows.add(line, cells_by_name.items(), hint)
+
+
+def _has_step(header: list[str], row: list[str]) -> bool:
+    """Return whether the first cell of a row is a number, or the second one after a label such as `train`."""
+    index = int(is_split_name(header[0]))
+    return number_in(header[index], row[index]) is not None
 
 
 def _find_headers(cells: list[str]) -> list[list[str]]:
@@ -92,6 +99,6 @@ def _find_headers(cells: list[str]) -> list[list[str]]:
     headers = [cells[start:end] for start, end in pairwise([*starts, len(cells)])]
     blocks = {tuple(plain_name(cell) for cell in header if cell) for header in headers}
     names = [plain_name(cells[0]), *(name for block in blocks for name in block[1:])]
-    is_step_column = names[0] in STEP_NAMES or names[0] in {"epoch", ""}
+    is_step_column = names[0] in STEP_NAMES or names[0] in {"epoch", ""} or is_split_name(names[0])
     is_header = sum(map(is_known, names)) + is_step_column >= 2 and len(set(names)) == len(names)
     return headers if is_header else []

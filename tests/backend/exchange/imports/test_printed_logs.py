@@ -293,12 +293,12 @@ EVALUATIONS = {
     "line without step": ("Step 1: reward=0.5 kl=0", "10:00:01 INFO Validation: reward=0.25, loss=1"),
     "sentence": ("Step 1: reward=0.5 kl=0", "Validation after training step 1: reward=0.25"),
     "same line": ("step 1: train reward=0.5 kl=0 | eval reward=0.25", ""),
-    "heading above a line": ("step 1 reward=0.5 kl=0", "=== EVAL ===\nstep 1 | reward 0.25 | loss 1"),
+    "heading above a line": ("step 1 reward=0.5 kl=0", "=== EVAL ===\nstep 1 | reward 0.25 | kl 1"),
     "heading above a list": (
         "Step 1:\n  Train:\n  reward: 0.5\n  kl: 0",
-        "  Eval:\n  reward: 0.25\n  loss: 1",
+        "  Eval:\n  reward: 0.25\n  kl: 1",
     ),
-    "heading with a step": ("Step 1: reward=0.5 kl=0", "** Evaluation at step 1 **\nreward: 0.25\nloss: 1"),
+    "heading with a step": ("Step 1: reward=0.5 kl=0", "** Evaluation at step 1 **\nreward: 0.25\nkl: 1"),
     "object": ('A {"step": 1, "reward": 0.5}', 'A {"step": 1, "split": "val", "reward": 0.25}'),
     "table": ("| step | Split | reward |\n| 1 | train | 0.5 |", "| 1 | eval | 0.25 |"),
 }
@@ -330,6 +330,39 @@ def test_a_label_that_would_take_a_step_from_the_training_is_not_trusted(line):
     [plan] = read(f"step 1 reward=0.5\nstep 2 reward=0.5\n{line}\n")
     assert curve(plan) == {1: 0.5, 2: 0.5, 3: 0.5}
     assert list(plan.series) == ["reward/mean"]
+
+
+@pytest.mark.parametrize("lines", [
+    "[test-run] step {} reward=0.5 kl=1\nstep {} loss=0.5\n",
+    "[rollout] step {} mode=eval reward=0.5\n[update] step {} mode=train loss=0.1\n",
+    "step {} | gen: length=9 | eval: reward=0.5 | train: loss=0.1\n",
+    "step {} reward=0.5\nEvaluating...\nstep {} loss=0.5\n",
+    "[rank0]: step {} reward=0.5\n[rank1]: **Evaluation:**\n[rank1]: step {} reward=0.5\n",
+], ids=["experiment", "phases", "groups", "heading", "ranks"])  # fmt: skip
+def test_a_label_that_would_take_a_metric_from_the_training_is_not_trusted(lines):
+    [plan] = read("".join(lines.replace("{}", str(step)) for step in range(1, 9)))
+    assert curve(plan) == dict.fromkeys(range(1, 9), 0.5)
+
+
+def test_a_heading_between_rows_without_steps_takes_none_of_them():
+    for row in ("reward=0.{0} kl=0.1", "{{'reward': 0.{0}, 'kl': 0.1, 'epoch': 0.01}}"):
+        lines = [row.format(number) for number in range(1, 5)]
+        [plan] = read("\n".join([*lines[:2], "Evaluating...", *lines[2:]]))
+        assert curve(plan) == {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}
+
+
+def test_two_runs_with_names_in_brackets_are_both_trainings():
+    runs = [
+        f"[{name}] step {step} reward=0.5\n" for name in ("grpo-test", "grpo-main") for step in range(1, 9)
+    ]
+    assert [len(curve(plan)) for plan in read("".join(runs))] == [8, 8]
+
+
+def test_an_evaluation_beside_the_regular_steps_of_the_training_is_one():
+    training = [f"step {step} reward=0.5\n" for step in range(0, 50, 10)]
+    [plan] = read("".join([*training[:3], "[eval] step 25 reward=0.25\n", *training[3:]]))
+    assert list(curve(plan)) == [0, 10, 20, 30, 40]
+    assert curve(plan, "eval/reward") == {25: 0.25}
 
 
 def test_results_of_an_evaluation_in_a_list_end_at_the_next_heading():
