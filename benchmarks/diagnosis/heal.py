@@ -1,7 +1,8 @@
 """Measure the share of planted collapses that the first remedy of the diagnosis heals.
 
-    python -m benchmarks.diagnosis.heal            plant, diagnose and try missing runs
-    python -m benchmarks.diagnosis.heal --table    only the table
+    python -m benchmarks.diagnosis.heal                    plant, diagnose and try missing runs
+    python -m benchmarks.diagnosis.heal --policy smollm2   the same with SmolLM2-135M-Instruct in MODELS_DIR
+    python -m benchmarks.diagnosis.heal --table            only the table
 
 Each plant is a fork of a healthy run. For those that fall, the ranked remedies of the diagnosis are tried
 one after the other from the fork, next to runs without a change and with a third of the learning rate.
@@ -11,18 +12,16 @@ Ctrl-C loses one plant.
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from backend.config.recipes import RECIPES
 from benchmarks.common.service import ENDED_STATUSES, Service
 from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import PLANTED_STEP, RECIPE_BY_NAME
 from benchmarks.diagnosis.results import share_row
 
-RESULTS_PATH = Path(__file__).with_name("results-heal.md")
-RECORD_PATH = RESULTS_PATH.with_suffix(".jsonl")
-RECIPE_NAME = "dr_grpo"
 SEEDS = range(5)
 MAX_REMEDIES = 3
 BAD_VERDICTS = {"collapsed", "declining", "recovered", "never_learned"}
@@ -49,58 +48,97 @@ planted KL pulls in the wrong direction.
 """
 
 
+class Subject(NamedTuple):
+    """A healthy run and the causes that are planted in its forks."""
+
+    config: Mapping[str, Any]
+    planted_step: int
+    """Step from which the forks continue with the planted cause."""
+    changes_by_plant: Mapping[str, Mapping[str, Any]]
+    results_path: Path
+
+
+_SMOLLM2_CONFIG = RECIPES["smollm2_sums"].config.model_dump(mode="json", exclude={"seed"})
+_SMOLLM2_REWARD = _SMOLLM2_CONFIG["rewards"][0]
+SUBJECTS = {
+    "tiny": Subject(
+        RECIPE_BY_NAME["dr_grpo"].config,
+        PLANTED_STEP,
+        CHANGES_BY_PLANT,
+        Path(__file__).with_name("results-heal.md"),
+    ),
+    "smollm2": Subject(
+        _SMOLLM2_CONFIG
+        | {
+            "steps": 40,
+            "evaluation": _SMOLLM2_CONFIG["evaluation"] | {"every": 5},
+            "checkpointing": {"every": 20, "keep": 2},
+            "stop_rules": [],
+        },
+        20,
+        {
+            "learning rate": {"optimizer": {"lr": 3e-4}},
+            "entropy bonus": {"objective": {"entropy": {"type": "bonus", "coef": 0.3}}},
+            "brevity": {"rewards": [_SMOLLM2_REWARD, {"name": "length", "weight": 10.0}]},
+        },
+        Path(__file__).with_name("results-heal-smollm2.md"),
+    ),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Try the remedies of planted collapses.")
+    parser.add_argument("--policy", choices=SUBJECTS, default="tiny")
+    parser.add_argument("--plants", nargs="+", help="names of plants, all by default")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--table", action="store_true", help="train nothing")
-    if not parser.parse_args().table:
-        train()
-    text = table(read_record())
-    RESULTS_PATH.write_text(text, encoding="utf-8")
+    arguments = parser.parse_args()
+    subject = SUBJECTS[arguments.policy]
+    if not arguments.table:
+        plants = arguments.plants or list(subject.changes_by_plant)
+        train(subject, [(plant, seed) for seed in arguments.seeds for plant in plants])
+    text = table(read_record(subject), subject)
+    subject.results_path.write_text(text, encoding="utf-8")
     print(text)
 
 
-def read_record() -> list[dict[str, Any]]:
+def read_record(subject: Subject) -> list[dict[str, Any]]:
     """Return the plants that have been tried."""
-    return [json.loads(line) for line in RECORD_PATH.read_text().splitlines()] if RECORD_PATH.exists() else []
+    path = subject.results_path.with_suffix(".jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def train() -> None:
-    """Train the plants that are not recorded yet, seed by seed."""
-    recorded_plants = {(record["plant"], record["seed"]) for record in read_record()}
-    missing_plants = [
-        (plant, seed) for seed in SEEDS for plant in CHANGES_BY_PLANT if (plant, seed) not in recorded_plants
-    ]
+def train(subject: Subject, plants: Sequence[tuple[str, int]]) -> None:
+    """Train those of the plants and seeds that are not recorded yet, seed by seed."""
+    recorded_plants = {(record["plant"], record["seed"]) for record in read_record(subject)}
+    missing_plants = [plant for plant in plants if plant not in recorded_plants]
     if not missing_plants:
         return
     with service_with_problems() as service:
         parents: dict[int, str] = {}
         for plant, seed in missing_plants:
             if seed not in parents:
-                parents[seed] = _wait_until_ended(service, _healthy_run(service, seed))
-            record = {"plant": plant, "seed": seed} | _try_remedies(
-                service, parents[seed], CHANGES_BY_PLANT[plant]
-            )
-            with RECORD_PATH.open("a", encoding="utf-8") as file:
+                parents[seed] = _wait_until_ended(service, _healthy_run(service, subject, seed))
+            record = {"plant": plant, "seed": seed} | _try_remedies(service, parents[seed], subject, plant)
+            with subject.results_path.with_suffix(".jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
             print(json.dumps(record), flush=True)
 
 
-def _healthy_run(service: Service, seed: int) -> str:
+def _healthy_run(service: Service, subject: Subject, seed: int) -> str:
     body = {
         "name": "heal",
-        "base": RECIPE_BY_NAME[RECIPE_NAME].config,
+        "base": subject.config,
         "variants": [{"name": "run"}],
         "seeds": [seed],
     }
     return str(_post(service, "/api/v1/experiments", body)["runs"][0]["id"])
 
 
-def _try_remedies(service: Service, parent: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _try_remedies(service: Service, parent: str, subject: Subject, plant: str) -> dict[str, Any]:
     """Plant a cause and try the remedies until one heals."""
-    run = _wait_until_ended(
-        service,
-        _post(service, f"/api/v1/runs/{parent}/fork", {"step": PLANTED_STEP, "changes": changes})["id"],
-    )
+    fork = {"step": subject.planted_step, "changes": subject.changes_by_plant[plant]}
+    run = _wait_until_ended(service, _post(service, f"/api/v1/runs/{parent}/fork", fork)["id"])
     diagnosis = service.http.get(f"/api/v1/runs/{run}/diagnosis").json()
     record = {"verdict": diagnosis["verdict"], "onset": diagnosis["onset"], "causes": [], "remedies": []}
     if diagnosis["verdict"] not in BAD_VERDICTS:
@@ -113,7 +151,7 @@ def _try_remedies(service: Service, parent: str, changes: Mapping[str, Any]) -> 
     extra_arms = {"a third of the learning rate": lower_rate}
     for cause in [cause for cause in causes if cause["remedy"]["changes"]][:MAX_REMEDIES]:
         arms = {"remedy": cause["remedy"]["changes"]} | extra_arms
-        counts = _trial(service, run, arms)
+        counts = _trial(service, run, arms, subject.config["steps"])
         heals = {name: arm["spared"] == 1 for name, arm in counts.items()}
         if extra_arms:
             record["recurs"] = counts["no change"]["recurred"] == 1
@@ -127,9 +165,8 @@ def _try_remedies(service: Service, parent: str, changes: Mapping[str, Any]) -> 
     return record
 
 
-def _trial(service: Service, run: str, arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _trial(service: Service, run: str, arms: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str, Any]:
     """Return the counts of each arm of a trial with one seed, up to the last step of the run."""
-    steps = RECIPE_BY_NAME[RECIPE_NAME].config["steps"]
     body = {
         "seeds": 1,
         "steps": steps,
@@ -156,7 +193,7 @@ def _wait_until_ended(service: Service, run: str) -> str:
     return run
 
 
-def table(records: list[dict[str, Any]]) -> str:
+def table(records: list[dict[str, Any]], subject: Subject) -> str:
     """Return the heal rates and all plants in Markdown."""
     fallen_records = [record for record in records if record["verdict"] in BAD_VERDICTS]
     lines = [
@@ -174,11 +211,11 @@ def table(records: list[dict[str, Any]]) -> str:
         "| planted | fell | first cause | healed by the first remedy | by a third of the learning rate |",
         "|---|---|---|---|---|",
     ]
-    return "\n".join([*lines, *_rows(records)]) + "\n"
+    return "\n".join([*lines, *_rows(records, subject)]) + "\n"
 
 
-def _rows(records: list[dict[str, Any]]) -> Iterator[str]:
-    for plant in CHANGES_BY_PLANT:
+def _rows(records: list[dict[str, Any]], subject: Subject) -> Iterator[str]:
+    for plant in subject.changes_by_plant:
         plant_records = [record for record in records if record["plant"] == plant]
         fallen_records = [record for record in plant_records if record["verdict"] in BAD_VERDICTS]
         causes = sorted({record["causes"][0] if record["causes"] else "none" for record in fallen_records})

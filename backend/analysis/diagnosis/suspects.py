@@ -36,24 +36,23 @@ class Suspect(NamedTuple):
 def find_suspects(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> dict[str, Suspect]:
     """Return the suspect with the largest deviation for each cause, from a config as JSON.
 
-    A fork is also compared with the config of its parent.
+    A fork is also compared with the config of its parent; if it changed a setting by much, settings that it
+    shares with its parent are no suspects. Settings of a recipe for the policy are none either.
     """
     try:
         config = RunConfig.model_validate(fields)
-        standards = [Standard(usual_config(config), "the preset and the policy start with")]
-        if parent:
-            standards.insert(
-                0, Standard(RunConfig.model_validate(parent), "the run before the fork had", is_parent=True)
-            )
+        usual = Standard(usual_config(config), "the preset and the policy start with")
+        changes = list(_deviations(config, _standard_of_parent(parent))) if parent else []
     except ValidationError:
         return {}
+    working_configs = [usual.config, *working_recipes(config)]
+    if parent and any(suspect.size >= LARGE_DEVIATION for suspect in changes):
+        working_configs.append(RunConfig.model_validate(parent))
     suspects: dict[str, Suspect] = {}
-    for standard in standards:
-        for suspect in (suspect for rule in SUSPECT_RULES for suspect in rule(config, standard)):
-            is_larger = suspect.cause not in suspects or suspects[suspect.cause].size < suspect.size
-            is_usual = is_same(standards[-1].config, suspect.changes, config)
-            if is_larger and not is_usual:
-                suspects[suspect.cause] = suspect
+    for suspect in [*changes, *_deviations(config, usual)]:
+        is_larger = suspect.cause not in suspects or suspects[suspect.cause].size < suspect.size
+        if is_larger and not any(is_same(working, suspect.changes, config) for working in working_configs):
+            suspects[suspect.cause] = suspect
     return suspects
 
 
@@ -62,17 +61,20 @@ def unusual_values(config: RunConfig) -> list[str]:
 
     Working values are those of the preset and the policy, and those of the recipes for the policy.
     """
-    recipes = [
-        recipe.config
-        for recipe in RECIPES.values()
-        if recipe.config.policy.name == config.policy.name and not recipe.collapses
-    ]
     suspects = find_suspects(_dump_config(config)).values()
     return [
         f"Unusual: {suspect.description}. If the run breaks, this is the first suspect."
         for suspect in sorted(suspects, key=lambda suspect: -suspect.size)
         if suspect.size >= LARGE_DEVIATION
-        and not any(is_same(recipe, suspect.changes, config) for recipe in recipes)
+    ]
+
+
+def working_recipes(config: RunConfig) -> list[RunConfig]:
+    """Return the configs of the recipes for a config's policy that learn."""
+    return [
+        recipe.config
+        for recipe in RECIPES.values()
+        if recipe.config.policy.name == config.policy.name and not recipe.collapses
     ]
 
 
@@ -83,6 +85,15 @@ class Standard(NamedTuple):
     description: str
     """Description of the config, as the end of a sentence."""
     is_parent: bool = False
+
+
+def _standard_of_parent(parent: Mapping[str, Any]) -> Standard:
+    return Standard(RunConfig.model_validate(parent), "the run before the fork had", is_parent=True)
+
+
+def _deviations(config: RunConfig, standard: Standard) -> Iterator[Suspect]:
+    for rule in SUSPECT_RULES:
+        yield from rule(config, standard)
 
 
 def is_same(standard_config: RunConfig, paths: Iterable[str], config: RunConfig) -> bool:

@@ -76,6 +76,9 @@ const TABS = [
   { value: 'trial', label: 'Trial', title: 'Verdict on the remedies', kind: 'trial' },
 ];
 
+/** Number of charts that need no headings, which would each begin a row. */
+const MAX_WITHOUT_HEADINGS = 9;
+
 /** The arm of a trial with which its remedies are compared. */
 const CONTROL_ARM = 'no change';
 
@@ -171,6 +174,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
   const available = listMetrics(runs);
   const sections = view.q ? groupBySection(filterMetrics(available, view.q)) : chooseSections(available, view.metrics);
   const metrics = [...new Set(sections.flatMap((section) => section.metrics))];
+  const hasHeadings = metrics.length > MAX_WITHOUT_HEADINGS && (sections.length > 1 || !view.metrics.includes('key'));
   const curves = {
     x: view.x,
     smoothing: view.smoothing,
@@ -241,7 +245,7 @@ function Comparison({ runs, experiment, view: query, change, onRuns }) {
             looks=${visible}
             names=${names}
             onsets=${onsets}
-            sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null}
+            sections=${hasHeadings ? sections : null}
             enlargedMetric=${view.panel}
             onPoint=${onPoint}
             warning=${warning}

@@ -7,7 +7,7 @@ import pytest
 from backend.analysis.diagnosis.diagnose import diagnose
 from backend.analysis.diagnosis.log import Log
 from backend.analysis.diagnosis.suspects import find_suspects, unusual_values
-from backend.config.merge import resolve
+from backend.config.merge import resolve, usual_config
 from backend.config.policies import make_profile
 from backend.config.presets import PRESETS
 from backend.config.recipes import RECIPES
@@ -67,6 +67,17 @@ def test_a_fork_is_compared_with_its_parent_and_undoing_a_change_is_not_a_suspec
     parent = resolve_fields(optimizer={"lr": 1e-3})
     assert "update_size" in find_suspects(resolve_fields(optimizer={"lr": 1e-2}), parent)
     assert find_suspects(resolve_fields(), parent) == {}
+
+
+def test_settings_that_a_recipe_or_the_healthy_parent_has_are_not_suspects():
+    recipe = RECIPES["smollm2_sums"].config
+    assert recipe.sampling.max_new_tokens * 8 == usual_config(recipe).sampling.max_new_tokens
+    large_rate = recipe.model_dump(mode="json") | {"optimizer": {"lr": 3e-4}}
+    assert list(find_suspects(large_rate)) == ["update_size"]
+    parent = resolve_fields(sampling={"max_new_tokens": 16})
+    fork = resolve_fields(sampling={"max_new_tokens": 16}, optimizer={"lr": 3e-3})
+    assert list(find_suspects(fork, parent)) == ["update_size"]
+    assert list(find_suspects(parent, parent)) == ["length_blowup"]  # such as the control of a trial
 
 
 def test_ten_times_the_learning_rate_comes_before_a_reward_that_stayed():
