@@ -80,6 +80,8 @@ SUBJECTS = {
             "learning rate": {"optimizer": {"lr": 3e-4}},
             "entropy bonus": {"objective": {"entropy": {"type": "bonus", "coef": 0.3}}},
             "brevity": {"rewards": [_SMOLLM2_REWARD, {"name": "length", "weight": 10.0}]},
+            "entropy bonus of 3": {"objective": {"entropy": {"type": "bonus", "coef": 3.0}}},
+            "right answers punished": {"rewards": [_SMOLLM2_REWARD | {"weight": -1.0}]},
         },
         Path(__file__).with_name("results-heal-smollm2.md"),
     ),
