@@ -3,20 +3,16 @@
 import re
 from array import array
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.exchange.imports.guess import TIME_COLUMNS, is_step_name, step_candidates
-from backend.exchange.imports.name_words import HELD_OUT_WORDS
 from backend.exchange.imports.table import Table
 
 SPLITS = ("split", "phase", "mode", "stage", "set")
 """Columns that say whether a row is of the training or of an evaluation."""
 
-_TRAINING_LABELS = {"train", "training"}
-_HELD_OUT_LABELS = {*HELD_OUT_WORDS, "held_out", "held-out", "evaluate"}
 _SHARED_NAMES = {*SPLITS, *TIME_COLUMNS, "epoch", "seed"}
 """Columns that mean the same in all rows."""
 _HELD_OUT_NAME_PATTERN = re.compile(
@@ -42,19 +38,13 @@ def are_held_out_names(names: Iterable[str]) -> bool:
     return all(is_held_out_name(name) or name == "epoch" for name in names)
 
 
-def are_labels_held_out(cells: Iterable[tuple[str, Any]]) -> bool:
-    """Return whether a cell such as `split: eval` says that its row is of an evaluation."""
-    labels = (value for name, value in cells if is_split_name(name) and isinstance(value, str))
-    words = {label.partition("(")[0].strip().lower() for label in labels}
-    return not words.isdisjoint(_HELD_OUT_LABELS) and words.isdisjoint(_TRAINING_LABELS)
+def is_of_training_or_evaluation(name: str) -> bool:
+    """Return whether a column means different things in rows of the training and of an evaluation.
 
-
-def are_labels_training(cells: Iterable[tuple[str, Any]]) -> bool:
-    """Return whether a cell such as `split: train` says that its row is of the training."""
-    return any(
-        is_split_name(name) and isinstance(value, str) and value.strip().lower() in _TRAINING_LABELS
-        for name, value in cells
-    )
+    Steps, times and labels mean the same, and the names of some columns say themselves what they are of.
+    """
+    is_common = name.lower() in _SHARED_NAMES or is_step_name(name) or name.startswith("_")  # W&B's own
+    return not is_common and bool(name.strip()) and not is_held_out_name(name)
 
 
 def move_held_out_rows(table: Table, is_held_out: NDArray[np.bool_], suite: str = "") -> None:
@@ -65,13 +55,8 @@ def move_held_out_rows(table: Table, is_held_out: NDArray[np.bool_], suite: str 
     if not is_held_out.any() or is_held_out.all():
         return
     steps = set(step_candidates(table)[:1])
-    for name in [name for name in table.columns if name not in steps and not _is_shared(name)]:
+    for name in [name for name in table.columns if name not in steps and is_of_training_or_evaluation(name)]:
         _move(table, name, is_held_out, f"eval/{suite}/{name}" if suite else f"eval/{name}")
-
-
-def _is_shared(name: str) -> bool:
-    is_common = name.lower() in _SHARED_NAMES or is_step_name(name) or name.startswith("_")  # W&B's own
-    return is_common or not name.strip() or is_held_out_name(name)
 
 
 def _move(table: Table, name: str, is_held_out: NDArray[np.bool_], new_name: str) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from backend.exchange.imports.console.rows import TRAINING
-from backend.exchange.imports.splits import are_labels_held_out, are_labels_training, is_split_name
+from backend.exchange.imports.name_words import HELD_OUT_WORDS
+from backend.exchange.imports.splits import is_split_name
 
 MAX_HEADING_CHARACTERS = 80
 """Maximum length of a line that is a heading."""
@@ -19,6 +20,8 @@ _HELD_OUT = (
     r"|评估|验证|测试)"
     r"(?![A-Za-z])"
 )
+_TRAINING_LABELS = {"train", "training"}
+_HELD_OUT_LABELS = {*HELD_OUT_WORDS, "held_out", "held-out", "evaluate"}
 _HINTS = ("val", "test", "dev", "held", "holdout", "train", "评估", "验证", "测试")
 """Parts of these words and of `train`, which are faster to search for."""
 _TRAINING_PATTERN = re.compile(
@@ -103,13 +106,13 @@ def find_tag(text: str) -> Tag | None:
 
 def tag_of_labels(cells: Iterable[tuple[str, Any]]) -> Tag | None:
     """Return the label of a row whose column `split`, `phase` or the like contains one."""
-    labels = {name: value for name, value in cells if is_split_name(name) and isinstance(value, str)}
-    if are_labels_training(labels.items()):
+    values = (value for name, value in cells if is_split_name(name) and isinstance(value, str))
+    labels = {value.partition("(")[0].strip().lower() for value in values}
+    if not labels.isdisjoint(_TRAINING_LABELS):
         return Tag(TRAINING)
-    if not are_labels_held_out(labels.items()):
+    if labels.isdisjoint(_HELD_OUT_LABELS):
         return None
-    is_test = any(value.strip().lower().startswith("test") for value in labels.values())
-    return Tag("split", "test" if is_test else "")
+    return Tag("split", "test" if "test" in labels else "")
 
 
 def tag_of_heading(text: str) -> Tag | None:

@@ -27,6 +27,7 @@ _AT_STEP_PATTERN = re.compile(
 )
 """Pattern of `Average reward after step 12: 0.3`."""
 _HELD_OUT_WORDS = {"eval", "evaluation", "val", "validation", "test", "held-out", "heldout", "holdout"}
+"""Words before a name that say so; `dev` and `valid` also mean a deviation and a valid format."""
 _HELD_OUT = "held out"
 _INLINE_PATTERN = re.compile(
     r"(?<![\w./@-])(?:(?P<held_out>eval(?:uation)?|val(?:idation)?|test)|train(?:ing)?)"

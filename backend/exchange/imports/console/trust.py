@@ -9,7 +9,7 @@ import numpy as np
 from backend.config.metrics import canonical_name, plain_name
 from backend.exchange.imports.console.rows import NO_STEP, TRAINING, Rows, StepHint
 from backend.exchange.imports.name_words import metric_by_words
-from backend.exchange.imports.splits import move_held_out_rows
+from backend.exchange.imports.splits import is_of_training_or_evaluation, move_held_out_rows
 from backend.exchange.imports.table import Table
 
 MAX_COMPARED_ROWS = 2_000
@@ -52,7 +52,7 @@ def resolve_tags(rows: Rows) -> None:
 
 def move_evaluations(table: Table, hints: Sequence[StepHint]) -> None:
     """Move the values of rows of an evaluation to columns of their own, for each set of problems."""
-    for suite in {hint.suite for hint in hints if hint.is_eval}:
+    for suite in sorted({hint.suite for hint in hints if hint.is_eval}):
         is_of_suite = [hint.is_eval and hint.suite == suite for hint in hints]
         move_held_out_rows(table, np.array(is_of_suite, bool), suite)
 
@@ -144,6 +144,8 @@ def _metrics_by_row(rows: Rows) -> list[frozenset[str]]:
     sets: dict[tuple[str, ...], frozenset[str]] = {}
     names_by_row: list[tuple[str, ...]] = [()] * len(rows)
     for name, column in rows.table.columns.items():
+        if not is_of_training_or_evaluation(name):
+            continue
         metric = canonical_name(name) or metric_by_words(name) or plain_name(name)
         for number in column.rows:
             names_by_row[number] += (metric,)

@@ -480,6 +480,13 @@ def test_rows_of_a_validation_split_are_evaluations(form):
     assert not any("eval/val" in column.metric for column in plan.decisions)
 
 
+def test_an_evaluation_between_irregular_steps_of_the_training_is_one():
+    rows = [{"step": step, "reward": 0.5} for step in (1, 2, 5, 6, 20)]
+    rows.insert(4, {"step": 7, "split": "eval", "accuracy": 0.25})
+    plan = plan_content("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert points(plan, "eval/accuracy") == {7: 0.25}
+
+
 @pytest.mark.parametrize(("name", "values"), [
     ("split", ["test", "test"]), ("stage", ["2", "3"]), ("mode", ["test-time", "test-time"]),
 ])  # fmt: skip
