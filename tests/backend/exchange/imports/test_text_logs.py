@@ -481,9 +481,9 @@ def test_rows_of_a_validation_split_are_evaluations(form):
 
 
 def test_an_evaluation_between_irregular_steps_of_the_training_is_one():
-    rows = [{"step": step, "reward": 0.5} for step in (1, 2, 5, 6, 20)]
-    rows.insert(4, {"step": 7, "split": "eval", "accuracy": 0.25})
-    plan = plan_content("".join(f"{json.dumps(row)}\n" for row in rows))
+    lines = [json.dumps({"step": step, "reward": 0.5}) for step in (1, 2, 5, 6, 20)]
+    lines.insert(4, json.dumps({"step": 7, "split": "eval", "accuracy": 0.25}))
+    plan = plan_content("\n".join(lines))
     assert points(plan, "eval/accuracy") == {7: 0.25}
 
 
