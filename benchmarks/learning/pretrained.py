@@ -116,7 +116,7 @@ def train(service: Service, arm: str, seed: int, base: dict[str, Any]) -> dict[s
         "variants": [{"name": arm, **CHANGES_BY_ARM[arm]}],
         "seeds": [seed],
     }
-    key = {"Idempotency-Key": f"{RECIPE_NAME}-{arm}-{seed}"}
+    key = {"Idempotency-Key": f"{RECIPE_NAME}-{arm.replace(' ', '-')}-{seed}"}
     response = service.http.post("/api/v1/experiments", json=body, headers=key)
     if not response.is_success:
         raise SystemExit(f"the run was not launched: {response.text[:500]}")

@@ -211,25 +211,23 @@ def rank_causes(
         weight *= 1 + SUSPECT_WEIGHT * sizes.get(finding.cause, 0.0)
         scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)
     total = sum(score for cause, (score, _) in scores.items() if not explanations[cause]) or 1.0
-    causes = [
+    ordered_findings = sorted(
+        findings,
+        key=lambda finding: (
+            bool(explanations[finding.cause]),
+            -scores[finding.cause][0],
+            finding.onset.middle,
+        ),
+    )
+    return tuple(
         RankedCause(
             finding,
             0.0 if explanations[finding.cause] else scores[finding.cause][0] / total,
             scores[finding.cause][1],
             explanations[finding.cause],
-            remedy_for(finding.cause, log, suspects.get(finding.cause)),
+            remedy_for(finding.cause, log, suspects, is_first=finding is ordered_findings[0]),
         )
-        for finding in findings
-    ]
-    return tuple(
-        sorted(
-            causes,
-            key=lambda ranked_cause: (
-                bool(ranked_cause.explained_by),
-                -ranked_cause.share,
-                ranked_cause.finding.onset.middle,
-            ),
-        )
+        for finding in ordered_findings
     )
 
 

@@ -1,28 +1,43 @@
 """Suggest the first remedy for a cause, as a hypothesis and if possible as a config change."""
 
+from collections.abc import Mapping
+
 from backend.analysis.diagnosis.findings import Remedy
-from backend.analysis.diagnosis.knobs import first_change, is_valid_change
+from backend.analysis.diagnosis.knobs import Changes, first_change, is_valid_change
 from backend.analysis.diagnosis.log import Log
-from backend.analysis.diagnosis.suspects import Suspect
+from backend.analysis.diagnosis.suspects import LARGE_DEVIATION, Suspect
 from backend.analysis.diagnosis.trainer_words import TRAINER_WORDS
 
 
-def remedy_for(cause: str, log: Log, suspect: Suspect | None = None) -> Remedy:
-    """Return the first remedy for a cause, which restores the values of preset and policy if the run
-    deviates.
+def remedy_for(cause: str, log: Log, suspects: Mapping[str, Suspect], *, is_first: bool) -> Remedy:
+    """Return the first remedy for a cause, which restores usual values if the config deviates from them.
 
-    Config changes depend on the config of the run. For a log of another trainer, only a description is
-    returned.
+    The remedy of the first cause restores all values that deviate by much, since together they may break a
+    run that each alone does not. Config changes depend on the config of the run. For a log of another
+    trainer, only a description is returned.
     """
     remedy_text, source = REMEDIES[cause]
     if not log.config:
         return Remedy(TRAINER_WORDS.get(log.trainer, {}).get(cause, remedy_text), {}, source)
-    if suspect is not None and is_valid_change(log.config, suspect.changes):
-        return Remedy(USUAL_REMEDY, suspect.changes, "the run's preset and policy")
+    if cause in suspects:
+        changes = suspects[cause].changes
+        for restored_changes in ([_large_changes(suspects) | changes] if is_first else []) + [changes]:
+            if is_valid_change(log.config, restored_changes):
+                return Remedy(USUAL_REMEDY, restored_changes, "the run's preset and policy")
     return Remedy(remedy_text, first_change(cause, log.config), source)
 
 
-USUAL_REMEDY = "Go back to the values that the preset and the policy start with."
+def _large_changes(suspects: Mapping[str, Suspect]) -> Changes:
+    """Return the changes that restore all values that deviate by much."""
+    return {
+        path: value
+        for suspect in suspects.values()
+        if suspect.size >= LARGE_DEVIATION
+        for path, value in suspect.changes.items()
+    }
+
+
+USUAL_REMEDY = "Go back to the values of the preset and the policy, or of the run before the fork."
 
 REMEDIES: dict[str, tuple[str, str]] = {
     "non_finite": (

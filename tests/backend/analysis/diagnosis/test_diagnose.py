@@ -184,7 +184,7 @@ def test_a_remedy_is_a_config_that_the_service_accepts(cause):
     config = RunConfig.model_validate({"objective": {"kl": {"type": "k1", "coef": 0.1}}}).model_dump(
         mode="json"
     )
-    changes = remedy_for(cause, Log({}, config)).changes
+    changes = remedy_for(cause, Log({}, config), {}, is_first=True).changes
     merged_config = config
     for path, setting in changes.items():
         nested: Any = setting
@@ -195,7 +195,7 @@ def test_a_remedy_is_a_config_that_the_service_accepts(cause):
 
 
 def test_a_foreign_log_gets_no_config_changes():
-    assert remedy_for("update_size", Log({})).changes == {}
+    assert remedy_for("update_size", Log({}), {}, is_first=True).changes == {}
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def test_every_cause_except_a_wrong_verifier_has_a_field_to_change():
 def test_every_change_of_every_preset_makes_another_valid_config(cause):
     for preset in PRESETS:
         config = resolve({"preset": preset}).model_dump(mode="json")
-        changes = remedy_for(cause, Log({}, config)).changes
+        changes = remedy_for(cause, Log({}, config), {}, is_first=True).changes
         changed_config = RunConfig.model_validate(merge(config, nest_paths(changes)))
         assert (changed_config.model_dump(mode="json") == config) is (changes == {}), preset
 

@@ -94,3 +94,14 @@ def test_ten_times_the_learning_rate_comes_before_a_reward_that_stayed():
         first_causes.append(first.finding.cause)
     assert first_causes == ["reward_hacking", "update_size"]
     assert first.remedy.changes == {"optimizer.lr": 3e-4}
+
+
+def test_the_first_remedy_undoes_all_large_changes_and_others_only_their_own():
+    """Eight stale steps with the usual learning rate are harmless, as is three times that rate alone."""
+    log = change_series(healthy(120), 80, reward__accuracy=lambda values: values * 0.02)
+    fork = resolve_fields(optimizer={"lr": 1e-3}, sampling={"staleness": 8})
+    causes = diagnose(Log(log.series, fork, parent_config=resolve_fields())).causes
+    changes_by_cause = {cause.finding.cause: cause.remedy.changes for cause in causes}
+    assert next(iter(changes_by_cause)) == "staleness"
+    assert changes_by_cause["staleness"] == {"sampling.staleness": 0, "optimizer.lr": 3e-4}
+    assert changes_by_cause["update_size"] == {"optimizer.lr": 3e-4}
