@@ -82,6 +82,7 @@ SUBJECTS = {
             "brevity": {"rewards": [_SMOLLM2_REWARD, {"name": "length", "weight": 10.0}]},
             "entropy bonus of 3": {"objective": {"entropy": {"type": "bonus", "coef": 3.0}}},
             "right answers punished": {"rewards": [_SMOLLM2_REWARD | {"weight": -1.0}]},
+            "cap": {"sampling": {"max_new_tokens": 2}},
         },
         Path(__file__).with_name("results-heal-smollm2.md"),
     ),
