@@ -2,11 +2,13 @@
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import IO, NamedTuple
 
 from backend.exchange.imports import tfrecord, wandb_file
 from backend.exchange.imports.archive import read_archive, read_gzip
+from backend.exchange.imports.collectors import find_wrapper, unwrapped_lines
 from backend.exchange.imports.console.read import read_console
 from backend.exchange.imports.dumps import is_dump, read_dump, read_torch_dump, split_of_file
 from backend.exchange.imports.guess import step_candidates
@@ -27,6 +29,8 @@ from backend.exchange.imports.wandb import read_wandb
 from backend.exchange.imports.web_pages import read_html, read_notebook
 
 HEAD_BYTES = 65_536
+MAX_WRAPPERS = 2
+"""Maximum number of log collectors whose additions are undone, such as Docker's around those of `ts`."""
 GZIP = b"\x1f\x8b"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """Byte order marks of UTF-16 text, which PowerShell writes."""
@@ -179,13 +183,18 @@ def read_logs(file: IO[bytes], name: str = "", format_name: str | None = None) -
         return _read(LogFile(file, sandbox, name), format_name)
 
 
-def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]]:
+def _read(
+    file: LogFile, format_name: str | None = None, *, max_wrappers: int = MAX_WRAPPERS
+) -> tuple[str, list[Log]]:
     file.content.seek(0)
-    magic = file.content.read(len(GZIP))
-    if format_name is None and magic == GZIP:
+    head = file.content.read(HEAD_BYTES)
+    if format_name is None and head.startswith(GZIP):
         return read_gzip(file, _read_unpacked)
-    if magic in UTF_16:
+    if head.startswith(UTF_16):
         return _read_converted(file, "utf-16", format_name)
+    if max_wrappers and (unwrap := find_wrapper(head)):
+        blocks = unwrapped_lines(file.content, unwrap)
+        return _read_text(file, blocks, format_name, max_wrappers=max_wrappers - 1)
     chosen_format = format_name or detect(file.content)
     file.content.seek(0)
     try:
@@ -209,15 +218,26 @@ def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]
 
 def _read_converted(file: LogFile, encoding: str, format_name: str | None) -> tuple[str, list[Log]]:
     """Convert text from another encoding to UTF-8 and read it."""
-    path = file.sandbox.new_path()
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     file.content.seek(0)
+    blocks = iter(lambda: file.content.read(HEAD_BYTES), b"")
+    return _read_text(
+        file,
+        (decoder.decode(block, final=not block).encode() for block in chain(blocks, (b"",))),
+        format_name,
+    )
+
+
+def _read_text(
+    file: LogFile, blocks: Iterable[bytes], format_name: str | None, *, max_wrappers: int = MAX_WRAPPERS
+) -> tuple[str, list[Log]]:
+    """Read the text that was made of a file."""
+    path = file.sandbox.new_path()
     with path.open("w+b") as text:
-        while block := file.content.read(HEAD_BYTES):
-            text.write(decoder.decode(block).encode())
-        text.write(decoder.decode(b"", final=True).encode())
+        text.writelines(blocks)
         text.flush()
-        return _read(LogFile(text, file.sandbox, file.name, path, file.max_values), format_name)
+        text_file = LogFile(text, file.sandbox, file.name, path, file.max_values)
+        return _read(text_file, format_name, max_wrappers=max_wrappers)
 
 
 def _read_unpacked(file: LogFile) -> tuple[str, list[Log]]:

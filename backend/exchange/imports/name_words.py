@@ -29,6 +29,13 @@ HELD_OUT_WORDS = _words("eval evals evaluation val valid validation test dev hel
 """Words of names and labels that mark an evaluation on held-out problems."""
 
 
+_LENGTH = _words("length lengths len")
+_COMPLETION = _words(
+    "response responses completion completions output outputs generation generated gen answer token tokens "
+    "seq sequence"
+)
+
+
 class Quantity(NamedTuple):
     """A metric and the words of its names."""
 
@@ -50,12 +57,8 @@ _QUANTITIES = (
     Quantity("reward/accuracy", (_words("success solve pass"), _words("rate"))),
     Quantity("reward/mean", (_words("reward rewards score scores"),)),
     Quantity("reward/std", (_words("reward rewards"), _words("std"))),
-    Quantity(
-        "length/mean",
-        (_words("length lengths len"),),
-        _words("response responses completion completions output outputs generation generated gen answer")
-        | _words("token tokens seq sequence"),
-    ),
+    Quantity("eval/length_mean", (HELD_OUT_WORDS, _LENGTH), _COMPLETION),
+    Quantity("length/mean", (_LENGTH,), _COMPLETION),
     Quantity(
         "length/truncated_frac", (_words("truncated truncation"),), _RATE | _words("completions responses")
     ),

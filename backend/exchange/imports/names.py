@@ -25,7 +25,7 @@ _HELD_OUT = (
     re.compile(
         r"eval/(?P<data>[^/]+)/(?:effective/\w+/)?(?P<what>acc|avg_score|mean_acc|mean_accuracy|avg@\d+)"
     ),
-    re.compile(r"eval[_/](?P<data>[^/]+)[_/](?P<what>acc|accuracy|pass1)"),
+    re.compile(r"eval[_/](?P<data>.+)[_/](?P<what>acc|accuracy|pass1)"),
 )
 """Held-out accuracies that trainers log per set of problems: verl before and since 0.4, SkyRL, OpenRLHF."""
 
@@ -190,7 +190,7 @@ def _is_normalised(column: str, values: Floats) -> bool:
 
 
 def _held_out(column: str) -> re.Match[str] | None:
-    if find_metric(column) is not None:
+    if find_metric(column) is not None or canonical_name(column) == "eval/accuracy":
         return None
     return next((match for pattern in _HELD_OUT if (match := pattern.fullmatch(column))), None)
 

@@ -218,9 +218,15 @@ def _is_number(text: str) -> bool:
 def read_jsonl(file: LogFile) -> list[Log]:
     """Read one object per line, or a list of objects, and return a log for each run. / joins nested names."""
     try:
-        return _read_objects(file)
+        logs = _read_objects(file)
     except BrokenDocument as error:
         return read_broken(file, file.content, error)
+    if logs[0].table.bad.count >= sum(len(log.table) for log in logs):
+        text = ConsoleText(file.max_values)  # printed output that begins with an object, such as a config
+        text.read(read_segments(file.content))
+        if any(rows.known_values for rows in text.forms.values()):
+            return logs_of_text(text)
+    return logs
 
 
 def read_broken(file: LogFile, content: IO[bytes], error: BrokenDocument) -> list[Log]:

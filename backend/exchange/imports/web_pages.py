@@ -92,6 +92,7 @@ def read_notebook(file: LogFile) -> list[Log]:
             take_html(text, page, number)
         else:
             text.read(pieces_of_text(_join_lines(output.get("text", data.get("text/plain")))))
+    text.end()
     if not any(map(len, text.forms.values())):
         raise BadLog("is a notebook whose outputs hold no metrics: run it, and save it with its outputs")
     return logs_of_text(text)

@@ -13,10 +13,12 @@ NUMBER = (
 )
 
 _WORDS = ("step", "epoch", "iter", "update", "episode", "rollout", "batch")
+_SHORT_STEP_PATTERN = re.compile(r"(?<![\w'])it\s?\d{1,9}\s?[:|/]")
 _NUMBERED_STEP_PATTERN = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,6}}\d")
 _STEP_PATTERN = re.compile(
     r"(?<![A-Za-z_])"
-    r"(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout|batch)"
+    r"(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout|batch"
+    r"|it(?=\s?\d{1,9}\s?[:|/]))"
     r"\b['\"]?\s{0,2}[:=#]?\s{0,2}[\[(]?\s{0,3}(\d{1,3}(?:,\d{3}){1,3}|\d{1,10})(?:\s?/\s?(\d{1,10}))?"
     r"(?![\d]*\.\d|\d|\w)",
     re.IGNORECASE,
@@ -30,6 +32,7 @@ _EPOCH_PATTERN = re.compile(
     re.IGNORECASE,
 )
 _BAR_PATTERN = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
+_WHOLE_BAR_PATTERN = re.compile(r"%\|[^|]{0,300}\|\s{0,9}\d{1,10}/\d{1,10} \[[^\[\]]{0,2000}\]")
 VERL_PATTERN = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
 VERL_CONTINUATION_PATTERN = re.compile(
     r"^\s*- [\w./@-]+:[-\d.n]| - [A-Za-z_][\w./@-]*:[-\d.n]\S* - [A-Za-z_][\w./@-]*:[-\d.n]"
@@ -51,6 +54,8 @@ def may_name_step(text: str) -> bool:
     if text[:1] in "[( " and _COUNTER_PATTERN.match(text):
         return True
     lower_text = text.lower()
+    if "it " in lower_text and _SHORT_STEP_PATTERN.search(lower_text):
+        return True
     return (
         any(step_word in lower_text for step_word in _WORDS)
         and _NUMBERED_STEP_PATTERN.search(lower_text) is not None
@@ -131,3 +136,9 @@ def bar_counter(text: str) -> tuple[int, int] | None:
     """Return (count, total) of the last progress bar in a text, or None."""
     counters = _BAR_PATTERN.findall(text[-2_000:])
     return (int(counters[-1][0]), int(counters[-1][1])) if counters else None
+
+
+def split_after_bar(text: str) -> tuple[str, str]:
+    """Return the progress bars of a text, and what was printed after the last one without a line break."""
+    end = max((match.end() for match in _WHOLE_BAR_PATTERN.finditer(text)), default=len(text))
+    return text[:end], text[end:].strip()

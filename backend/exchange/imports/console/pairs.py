@@ -19,6 +19,8 @@ _SPACED_PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
     rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|±])"
 )
+_MEAN_PATTERN = re.compile(rf"\u03bc=({NUMBER}), \u03c3=(?:{NUMBER})")
+"""Pattern of a mean and a standard deviation, as mlx-lm-lora prints them."""
 _ERROR_PATTERN = re.compile(rf"\s?(?:±|\+/-)\s?(?:{NUMBER})")
 _AT_STEP_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}?) (?:of|at|in|for|after) "
@@ -38,11 +40,15 @@ _INLINE_PATTERN = re.compile(
 only count if a line has labels of both kinds.
 """
 _END_OF_LABEL_PATTERN = re.compile(r"[|;)\]]")
+_STEP_PATTERN = re.compile(
+    r"(?<![A-Za-z_])(?:global[ _]?step|train(?:ing)?[ _]step|step|iter(?:ation)?|it|epoch|update)\s?\d",
+    re.IGNORECASE,
+)
 _SEPARATOR_PATTERN = re.compile(r"[|;]|[,:]\s|\s-\s")
 _SEPARATORS = " ,;|-\t"
 _NON_METRIC_NAMES = {
     "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
-    "train step", "training step", "iter", "iteration", "update", "episode", "rollout", "batch",
+    "train step", "training step", "iter", "iteration", "it", "update", "episode", "rollout", "batch",
 }  # fmt: skip
 """Names before numbers that are not metrics."""
 _EVALUATION_PATTERN = re.compile(
@@ -110,6 +116,7 @@ def _labelled_spans(text: str) -> list[tuple[int, int, str]]:
 
 def _pairs(text: str) -> list[_Pair]:
     line_pairs = []
+    text = _MEAN_PATTERN.sub(r"\1", text)
     for match in _PAIR_PATTERN.finditer(text):
         words, name = "", match[1]
         if match[2] == ":":
@@ -122,7 +129,10 @@ def _pairs(text: str) -> list[_Pair]:
             is_held_out = words.rpartition(" ")[2].lower() in _HELD_OUT_WORDS and not is_value
             number = match[3].replace(",", "")
             line_pairs.append(_Pair(match.end(1) - len(name), name, number, is_held_out))
-    return line_pairs or _spaced_pairs(text)
+    if line_pairs:
+        return line_pairs
+    step = _STEP_PATTERN.search(text)
+    return _spaced_pairs(text) or (_spaced_pairs(text, step.start()) if step else [])
 
 
 def _without_sentence(name: str) -> str:
@@ -131,15 +141,18 @@ def _without_sentence(name: str) -> str:
     return following if separator and is_known(following) else name
 
 
-def _spaced_pairs(text: str) -> list[_Pair]:
-    """Return the pairs of `step 12 | reward 0.5 | kl 0.1`, if there are several or the metric is known."""
+def _spaced_pairs(text: str, start: int = 0) -> list[_Pair]:
+    """Return the pairs of `step 12 | reward 0.5 | kl 0.1`, if there are several or the metric is known.
+
+    Text before the offset `start` is left out, such as the prefix of a logger.
+    """
     line_pairs: list[_Pair] = []
     text = _ERROR_PATTERN.sub(lambda error: " " * len(error[0]), text)
-    separators = [match.span() for match in _SEPARATOR_PATTERN.finditer(text)]
-    starts, ends = [0, *(end for _, end in separators)], [*(start for start, _ in separators), len(text)]
-    for start, end in zip(starts, ends, strict=True):
-        segment_pairs = list(_SPACED_PAIR_PATTERN.finditer(text, start, end))
-        if not _SPACED_PAIR_PATTERN.sub("", text[start:end]).strip():
+    separators = [match.span() for match in _SEPARATOR_PATTERN.finditer(text, start)]
+    starts, ends = [start, *(end for _, end in separators)], [*(start for start, _ in separators), len(text)]
+    for segment_start, end in zip(starts, ends, strict=True):
+        segment_pairs = list(_SPACED_PAIR_PATTERN.finditer(text, segment_start, end))
+        if not _SPACED_PAIR_PATTERN.sub("", text[segment_start:end]).strip():
             line_pairs += [
                 _Pair(match.start(1), match[1], match[2].replace(",", ""))
                 for match in segment_pairs
@@ -172,7 +185,7 @@ def lone_pairs(text: str) -> list[tuple[str, str]]:
     """Return the pairs of a line without other content: a list item, or cells of a grid."""
     if "│" in text:
         return [(match[1], match[2]) for match in _GRID_CELL_PATTERN.finditer(text)]
-    bare_text = _BULLET.sub("", text)
+    bare_text = _BULLET.sub("", _MEAN_PATTERN.sub(r"\1", text))
     first = _PAIR_PATTERN.search(bare_text)
     if first is None or bare_text[: first.start()].strip(_SEPARATORS):
         return []

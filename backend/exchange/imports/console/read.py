@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend.config.metrics import canonical_name
+from backend.exchange.imports.console.boxes import Box, is_bottom, is_top
 from backend.exchange.imports.console.evaluations import (
     Tag,
     find_tag,
@@ -25,6 +26,7 @@ from backend.exchange.imports.console.forms import (
     bar_counter,
     find_position,
     may_name_step,
+    split_after_bar,
     verl_cells,
 )
 from backend.exchange.imports.console.literals import Incomplete, read_object
@@ -51,6 +53,8 @@ MAX_KEPT_BARS = 24
 """Number of progress bars that are remembered until a line with metrics."""
 MAX_OBJECT = 200_000
 """Maximum length of an object with several lines, in characters."""
+MIN_MAX_OBJECT = 8_000
+"""Length to which this maximum is lowered if braces in a log stay open, such as those of cut-off code."""
 OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
 BARS, BARE_PAIRS = "progress bars", "pairs without steps"
 ORIGINS = dict.fromkeys((OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, BARE_PAIRS), "text") | {
@@ -67,6 +71,7 @@ _BRACE = re.compile(r"\{\s*(?:['\"]|$)")
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
+_YAML_PATTERN = re.compile(r"(?P<indentation> *)(?P<name>[A-Za-z_][\w./@-]{0,79}):(?P<is_parent>\s*$)?")
 _SUMMARY = "train_runtime"
 
 
@@ -102,28 +107,55 @@ class ConsoleText:
         """Step in the last line that announced an evaluation."""
         self._list: list[tuple[str, str]] = []
         self._list_lines = 0
-        self._open: list[str] = []
-        """Lines of an object that is not closed yet."""
+        self._parents: list[tuple[int, str]] = []
+        """Indentation and name of the keys above the line, in YAML below a heading."""
+        self._is_yaml = False
+        """Whether a line below the heading was indented below such a key."""
+        self._box: Box | None = None
+        self._open: list[tuple[int, str]] = []
+        """Lines of an object that is not closed yet, with their numbers."""
+        self._open_contents: list[str] = []
+        """The same lines without the process that wrote them."""
         self._open_size = self._braces = 0
+        self._max_object = MAX_OBJECT
+        self._unread: deque[tuple[int, str]] = deque()
+        """Lines of a supposed object that is none, which are read again."""
         self._verl: _VerlLine | None = None
         """Line of verl directly before this one, which may continue it."""
         self._newest: dict[str, Any] = {}
         """The last object with metrics."""
 
     def read(self, lines: Iterator[tuple[int, str]]) -> None:
-        """Read all lines."""
+        """Read lines; `end` follows the last of them."""
         for line, text in lines:
-            if "%|" in text and "{" not in text:
-                self._bars.append(text)
-                if "=" in text:
-                    self._take_bar(line, text)
-            else:
-                self.lines += 1
-                if form := self._take(line, text):
-                    self.forms[form].lines += 1
+            self._read_line(line, text)
+            self._read_again()
         self._end_list()
         self._end_bar()
         self._end_verl()
+
+    def end(self) -> None:
+        """Read the lines of an object that never closed."""
+        while self._open:
+            self._give_up_object()
+            self._read_again()
+        self.read(iter(()))
+
+    def _read_line(self, line: int, text: str, *, may_open: bool = True) -> None:
+        if "%|" in text and "{" not in text:
+            bar, text = split_after_bar(text)
+            self._bars.append(bar)
+            if "=" in bar:
+                self._take_bar(line, bar)
+            if not text:
+                return
+        self.lines += 1
+        if form := self._take(line, text, may_open=may_open):
+            self.forms[form].lines += 1
+
+    def _read_again(self) -> None:
+        while self._unread:
+            self._read_line(*self._unread.popleft())
 
     def _take_bar(self, line: int, text: str) -> None:
         counter = bar_counter(text)
@@ -140,15 +172,15 @@ class ConsoleText:
                 self.forms[BARS].add(line, cells, StepHint(count))
         self._bar = None
 
-    def _take(self, line: int, text: str) -> str:
+    def _take(self, line: int, text: str, *, may_open: bool) -> str:
         """Return the form of a line; empty if it has no metrics."""
         writer, content = without_writer(text)
         if self._open:
-            self._continue_object(line, content, writer)
-            return OBJECTS
+            self._continue_object(line, text, content, writer)
+            return ""
         if _BARE_OBJECT.match(content):
             content = f"{{{content.strip(' ,')}}}"
-        brace = _BRACE.search(content) if "{" in content else None
+        brace = _BRACE.search(content) if "{" in content and may_open else None
         if brace is not None and self._take_objects(line, content, brace.start(), writer):
             return OBJECTS
         if self._take_verl(line, content):
@@ -157,17 +189,41 @@ class ConsoleText:
 
     # ------------------------------------------------------------ objects
 
-    def _continue_object(self, line: int, text: str, writer: str) -> None:
-        """Continue an object, which is parsed when all its braces are closed."""
-        self._open.append(text)
-        self._open_size += len(text)
-        self._braces += text.count("{") - text.count("}")
-        if self._braces > 0 and self._open_size <= MAX_OBJECT:
+    def _continue_object(self, line: int, text: str, content: str, writer: str) -> None:
+        """Continue an object.
+
+        It is parsed when all its braces are closed, and after 2, 4, 8 lines and so on, since text with a
+        lone brace, such as code in a completion, must not take the metrics below it for its own.
+        """
+        self._open.append((line, text))
+        self._open_contents.append(content)
+        self._open_size += len(content)
+        self._braces += content.count("{") - content.count("}")
+        count, is_long = len(self._open), self._open_size > self._max_object
+        if self._braces > 0 and count & (count - 1) and not is_long:
             return
-        object_text, self._open = "\n".join(self._open), []
-        if self._braces <= 0:
-            self._take_objects(line, object_text, object_text.index("{"), writer)
-            self._open = []
+        object_text = "\n".join(self._open_contents)
+        offset = object_text.index("{")
+        try:
+            read_object(object_text, offset, is_last="{" not in object_text[offset + 1 :])
+        except Incomplete:
+            if is_long:
+                self._max_object = max(MIN_MAX_OBJECT, self._max_object // 4)
+                self._give_up_object()
+        except ValueError:
+            self._give_up_object()
+        else:
+            self._open, self._open_contents = [], []
+            self.forms[OBJECTS].lines += count - 1
+            self._take_objects(line, object_text, offset, writer)
+
+    def _give_up_object(self) -> None:
+        """Read the lines of a supposed object again, the first of them without its brace."""
+        lines, self._open, self._open_contents = self._open, [], []
+        self.lines -= len(lines)
+        self.forms[OBJECTS].lines -= 1
+        self._unread.extendleft(reversed(lines[1:]))
+        self._read_line(*lines[0], may_open=False)
 
     def _take_objects(self, line: int, text: str, offset: int, writer: str) -> bool:
         """Return whether the text contains objects with numbers, of which a line may have several."""
@@ -176,8 +232,9 @@ class ConsoleText:
             try:
                 document, end = read_object(text, offset, is_last=offset == last_brace)
             except Incomplete:
-                self._open = [text[max(end_of_previous, offset - 300) :]]
-                self._open_size = len(self._open[0])
+                open_text = text[max(end_of_previous, offset - 300) :]
+                self._open, self._open_contents = [(line, text[end_of_previous:])], [open_text]
+                self._open_size = len(open_text)
                 self._braces = text.count("{", offset) - text.count("}", offset)
                 return True
             except ValueError:
@@ -264,6 +321,8 @@ class ConsoleText:
     def _take_line(self, line: int, text: str, writer: str) -> str:
         if self.tables.take_line(line, text):
             return TABLE
+        if self._take_box(line, text):
+            return LISTS
         if " = " in text and (total := _TOTALS.search(text)):
             self._take_total(text, int(total[1].replace(",", "")))
             return ""
@@ -274,8 +333,24 @@ class ConsoleText:
             position = find_position(text)
             if position.step is not None or position.epoch is not None:
                 return self._take_heading(line, text, position, writer)
+        return self._take_pairs(line, text, writer)
+
+    def _take_box(self, line: int, text: str) -> bool:
+        """Return whether a line in a box has metrics or the step; begin and end boxes."""
+        if is_top(text) or (self._box is not None and is_bottom(text)):
+            self._end_box(line)
+            self._box = Box() if is_top(text) else None
+            return False
+        return self._box is not None and "│" in text and self._box.take_line(text)
+
+    def _take_pairs(self, line: int, text: str, writer: str) -> str:
+        """Take a line that names no step."""
         may_be_pairs = _MAY_BE_PAIRS.search(text) or is_held_out_name(text.lstrip())
         cells = lone_pairs(text) if self._heading.step is not None or may_be_pairs else []
+        if self._heading.step is not None and (yaml := _YAML_PATTERN.match(text)):
+            cells = self._with_parents(yaml, cells)
+            if yaml["is_parent"] is not None and self._is_yaml:
+                return LISTS
         if cells and {name for name, _ in cells} & {name for name, _ in self._list}:
             self._end_list()  # a second row needs its own heading
             self._heading = TrainingPosition(None)
@@ -293,6 +368,38 @@ class ConsoleText:
         if self._section is not None or may_have_tag(text):
             return self._take_evaluation(line, text, cells, writer)
         return ""
+
+    def _with_parents(self, yaml: re.Match[str], cells: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the pairs of a line of YAML with the names of the keys above it, if these are known."""
+        indentation = len(yaml["indentation"])
+        while self._parents and self._parents[-1][0] >= indentation:
+            self._parents.pop()
+        if yaml["is_parent"] is not None:
+            self._parents.append((indentation, yaml["name"]))
+            return cells
+        if not self._parents:
+            return cells
+        self._is_yaml = True
+        path = "/".join(parent for _, parent in self._parents)
+        return [
+            (f"{path}/{name}" if is_known(f"{path}/{name}") or not is_known(name) else name, number)
+            for name, number in cells
+        ]
+
+    def _end_box(self, line: int) -> None:
+        """Add the pairs of a box as a row, or to the list below the heading if the box names no step."""
+        box, self._box = self._box, None
+        if box is None or not box.cells:
+            return
+        has_step = box.position.step is not None
+        if has_step or {name for name, _ in box.cells} & {name for name, _ in self._list}:
+            self._end_list()
+            self._heading, self._heading_line = box.position, line
+        if self._heading.step is not None:
+            self._list += box.cells
+            self._list_lines += box.lines
+        if has_step:
+            self._end_list()
 
     def _take_evaluation(self, line: int, text: str, cells: list[tuple[str, str]], writer: str) -> str:
         """Take a line without a step that announces or contains the results of an evaluation."""
@@ -361,6 +468,7 @@ class ConsoleText:
             self.forms[LISTS].lines -= self._list_lines
             self.forms[form].lines += self._list_lines
         self._list, self._list_lines = [], 0
+        self._parents, self._is_yaml = [], False
 
 
 def _is_result(cell: tuple[str, str]) -> bool:
@@ -378,6 +486,7 @@ def read_console(file: LogFile) -> list[Log]:
 
 def logs_of_text(text: ConsoleText) -> list[Log]:
     """Return a log for each training in a text that was read; raise BadLog if there are no metrics."""
+    text.end()
     form, rows = max(
         text.forms.items(),
         key=lambda item: (

@@ -12,6 +12,8 @@ from backend.exchange.imports.names import is_known
 from backend.exchange.imports.table import Ints, Table, as_number
 
 NO_STEP = -1
+MIN_USUAL_NAMES = 3
+"""Minimum number of names that most rows have for the other rows to be compared with them."""
 TRAINING = "train"
 """Label of rows that are called those of the training."""
 _BEFORE = re.compile(
@@ -90,17 +92,28 @@ class Rows:
     def strays(self) -> Ints:
         """Return the indexes of rows that are not metrics, such as a printed config or an object in a
         completion.
+
+        They have no step and no epoch, unlike most rows, or less than half of the names that most rows have.
         """
         is_metric, is_shared = np.zeros(len(self), bool), np.zeros(len(self), bool)
+        usual_counts, usual_names = np.zeros(len(self), np.int64), 0
         for name, column in self.table.columns.items():
             rows, _ = column.numbers()
             is_shared[rows] |= len(rows) > 1
             is_metric[rows] |= is_known(name)
+            if 2 * len(rows) >= len(self):
+                usual_counts[rows] += 1
+                usual_names += 1
         if not is_metric.any():
             return np.empty(0, np.int64)
-        is_placed = np.array([bool(hint.counter) or hint.is_eval or hint.epoch >= 0 for hint in self.hints])
-        is_alone = ~is_shared & np.array([hint.step == NO_STEP for hint in self.hints])
-        return np.flatnonzero(~(is_metric | is_placed) | (is_alone & is_shared.any()))
+        has_epoch = np.array([hint.epoch >= 0 for hint in self.hints])
+        is_placed = has_epoch | np.array([bool(hint.counter) or hint.is_eval for hint in self.hints])
+        has_step = np.array([hint.step != NO_STEP for hint in self.hints])
+        is_unlike_others = (2 * usual_counts < usual_names) & (usual_names >= MIN_USUAL_NAMES)
+        if 2 * has_epoch.sum() >= len(self):
+            is_unlike_others |= ~has_epoch
+        is_odd = ~is_shared | (is_unlike_others & ~is_placed)
+        return np.flatnonzero(~(is_metric | is_placed) | (is_odd & ~has_step & is_shared.any()))
 
 
 def with_steps(table: Table, steps: Sequence[int] | Ints, name: str) -> None:

@@ -14,7 +14,7 @@ from backend.exchange.imports.table import as_number, excerpt, number_in
 LISTED = ("step", "iter", "epoc")
 """Prefixes of table headers with commas."""
 
-_NUMBER_PATTERN = re.compile(r"[^\w@]*(?:\d[^\w@]*)+|[-+]?(?:nan|inf)", re.IGNORECASE)
+_NUMBER_PATTERN = re.compile(r"[^\w@]*(?:\d(?:[eE](?=[-+]?\d))?[^\w@]*)+|[-+]?(?:nan|inf)", re.IGNORECASE)
 """Pattern of cells that cannot be the name of a column."""
 
 
@@ -101,4 +101,21 @@ def _find_headers(cells: list[str]) -> list[list[str]]:
     names = [plain_name(cells[0]), *(name for block in blocks for name in block[1:])]
     is_step_column = names[0] in STEP_NAMES or names[0] in {"epoch", ""} or is_split_name(names[0])
     is_header = sum(map(is_known, names)) + is_step_column >= 2 and len(set(names)) == len(names)
-    return headers if is_header else []
+    return list(map(_with_held_out_names, headers)) if is_header else []
+
+
+def _with_held_out_names(header: list[str]) -> list[str]:
+    """Return the names of the columns, in a notebook's table of Trainer with evaluations.
+
+    Beside the losses of the training and of the evaluation, it shows metrics of the evaluation, without
+    their prefix.
+    """
+    names = [plain_name(name) for name in header]
+    if not {"training_loss", "validation_loss"} <= set(names):
+        return header
+    return [
+        name
+        if plain in {"training_loss", "epoch", *STEP_NAMES}
+        else "eval_" + name.lower().removeprefix("validation ").replace(" ", "_")
+        for name, plain in zip(header, names, strict=True)
+    ]

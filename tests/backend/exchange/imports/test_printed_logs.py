@@ -243,6 +243,81 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "",
     ),
+    "below code with an open brace": (
+        "".join(f"Response:\nint main() {{\n  return {n};\n{trl_line(n, n / 10)}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "in units",
+    ),
+    "verl below a cut-off object": (
+        "".join(
+            f'[response] {{"name": "search",\nstep:{n} - critic/score/mean:{n / 10} - actor/lr:0.1\n'
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "beside objects in completions": (
+        "".join(
+            f'{{"name": "pay", "reward": 50, "steps": {n}}}\n{trl_line(n, n / 10)}\n' for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "in units",
+    ),
+    "after a bar without a line break": (
+        "".join(
+            f"{progress_bar(n - 1)[1:]}Step {n}: reward: {n / 10}, kl: 0.1\n{progress_bar(n)}"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a grid in scientific notation": (
+        "".join(
+            f"Train step {n}/3 done.\n╒══╤══╕\n"
+            f"│ ppo_actor/task_reward/avg │ {n / 10:.4e} │ ppo_actor/entropy/avg │ 3.0000e-01 │\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "yaml": (
+        "".join(
+            f"Step {n}\nactor:\n  kl_loss: 0.1\ncritic:\n  advantages:\n    mean: 0.0\n"
+            f"  score:\n    mean: {n / 10}\n"
+            f"response_length:\n  mean: 9.0\nval:\n  accuracy_reward: 0.5\n\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a panel that names its step": (
+        "".join(
+            f"╭─ Metrics ─╮\n│  objective  kl_avg: 0.1 | kl3_avg: 0.1 |  │\n"
+            f"│  other      episode: 512 | training_step: {n} | scores: {n / 10}  │\n"
+            f"│  policy     entropy_avg: 0.70  │\n╰──╯\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a panel with its step above": (
+        "".join(
+            f"╭─╮\n│ Global Step:    {n}/9 │ ETA: 03:18 │\n│reward={n / 10}   │actor/grad_norm=0.4  │\n╰─╯\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "spaced pairs after a logger": (
+        "".join(f"INFO:__main__:step {n} loss 0.1 reward {n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "iterations": (
+        "".join(f"[INFO] it {n}: loss 0.1, reward {n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "html": (
         "<div><script><td>9</td></script><table><tr><th>Step</th><th>reward</th><th>kl</th></tr>"
         + "".join(f"<tr><td>{n}<td><b>{n / 10}</b></td><td>0</td></tr>" for n in TENTHS_BY_STEP)
@@ -270,6 +345,51 @@ def test_a_notebook_is_read_by_its_tables_and_its_printed_output():
     for output in (printed, table):
         [plan] = read(notebook(output), "run.ipynb")
         assert curve(plan) == pytest.approx(TENTHS_BY_STEP)
+
+
+def test_a_notebook_table_with_a_validation_loss_shows_metrics_of_the_evaluation():
+    header = "".join(
+        f"<th>{name}</th>" for name in ("Step", "Training Loss", "Validation Loss", "Reward", "Kl")
+    )
+    rows = "".join(f"<tr><td>{n}<td>0.1<td>0.2<td>{n / 10}<td>0.3</tr>" for n in TENTHS_BY_STEP)
+    [plan] = read(f"<table><tr>{header}</tr>{rows}</table>", "run.html")
+    assert curve(plan, "loss/total") == dict.fromkeys(TENTHS_BY_STEP, 0.1)
+    assert curve(plan, "eval_reward") == pytest.approx(TENTHS_BY_STEP)
+    assert {"reward/mean", "kl/k3"}.isdisjoint(plan.series)
+
+
+LISTED_METRICS = [
+    line
+    for n in range(1, 9)
+    for line in (f"Step {n}/8", f"  - Mean Reward: {n / 10}", "  - Generation KL Error: 0.1")
+]
+LOG_COLLECTORS = {
+    "srun": lambda n, line: f"{n % 2}: {line}",
+    "kubectl logs --timestamps": lambda n, line: f"2026-03-02T10:11:{n:02}.123456789Z {line}",
+    "containerd": lambda n, line: f"2026-03-02T10:11:{n:02}.123456789Z stdout F {line}",
+    "journalctl": lambda n, line: f"Mar 02 10:11:{n:02} gpu-1 python[123]: {line}",
+    "docker compose": lambda _, line: f"trainer-1  | {line}",
+    "logging": lambda n, line: f"[2026-03-02 10:11:{n:02},123] {line}",
+    "Kaggle": lambda n, line: (
+        "[,"[n > 0] + json.dumps({"stream_name": "stdout", "time": n, "data": line + "\n"})
+    ),
+    "Docker": lambda n, line: json.dumps(
+        {"log": line + "\n", "stream": "stdout", "time": f"2026-03-02T10:11:{n:02}Z"}
+    ),
+    "CloudWatch": lambda n, line: json.dumps({"timestamp": n, "message": line, "ingestionTime": n}),
+}
+
+
+@pytest.mark.parametrize("collector", LOG_COLLECTORS)
+def test_what_a_log_collector_adds_to_each_line_is_undone(collector):
+    lines = map(LOG_COLLECTORS[collector], range(len(LISTED_METRICS)), LISTED_METRICS)
+    [plan] = read("\n".join(lines) + ("\n]\n" if collector == "Kaggle" else "\n"))
+    assert curve(plan) == pytest.approx({step: step / 10 for step in range(1, 9)})
+
+
+def test_numbers_of_steps_at_the_start_of_lines_are_no_tasks_of_srun():
+    [plan] = read("".join(f"{n}: step {n}, reward: {n / 10}, kl: 0.1\n" for n in range(1, 40)))
+    assert len(curve(plan)) == 39
 
 
 def test_an_evaluation_belongs_to_the_training_step_before_it():
@@ -440,6 +560,8 @@ HOSTILE_TEXTS = {
     "open objects": "{'a': [" * 50_000,
     "open objects on lines": "{'a': [\n" * 50_000,
     "open strings": "{'" * 100_000,
+    "open strings on lines": "{'\n" * 50_000,
+    "wrapped many times": "0: " * 2_000 + "\n" + ("0: " * 2_000 + "\n") * 20,
     "a word": "step 1 " + "a" * 1_000_000,
     "words": "step 1 " + "ab " * 2_000 + "\n",
     "open tags": "<table>" + "<td " * 100_000,

@@ -1,0 +1,90 @@
+"""Undo what log collectors add to each printed line: a time, a process or a container, or JSON around it."""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import IO
+
+import orjson
+
+MAX_LINE_BYTES = 1 << 20
+"""Maximum length of a line that is unwrapped; longer lines are kept."""
+MIN_LINES = 8
+MAX_LINES = 400
+"""Numbers of lines that are looked at, which must nearly all be wrapped in the same way."""
+MIN_SHARE = 0.95
+MAX_TASK_SHARE = 0.125
+"""Maximum number of different task numbers as a share of lines, which tells `0: ` of srun from a step."""
+
+_TIME = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_TASK = re.compile(rb" {0,3}\d{1,4}: ")
+_PREFIXES = (
+    # times of Kubernetes, CRI, GitHub and `ts`, also in brackets; loguru's `| INFO |` after one is kept
+    re.compile(
+        rb"\[?\d{4}-\d\d-\d\d[T ]" + _TIME + rb"(?:Z|[+-]\d\d:?\d\d)?\]? (?:std(?:out|err) [FP] )?(?! ?\|)"
+    ),
+    re.compile(rb"[A-Z][a-z]{2} [ \d]\d " + _TIME + rb" (?:[\w.-]{1,80} [\w./@-]{1,80}(?:\[\d{1,9}\])?: )?"),
+    re.compile(rb"\[?" + _TIME + rb"\]? (?! ?\|)"),
+    re.compile(rb"(?:[\w.-]{1,80}-\d{1,4}|\d{1,4}\|[\w.-]{1,80}) {1,40}\| "),  # Docker Compose, pm2
+    re.compile(rb"\[pod/[\w./-]{1,200}\] "),
+    _TASK,
+)
+_KEYS_BY_TEXT = {
+    "data": {"stream_name", "time"},
+    "log": {"stream", "time", "attrs"},
+    "message": {"timestamp", "ingestionTime", "logStreamName", "eventId"},
+}
+"""Other keys of a line's object by the key of its text, in Kaggle, Docker and CloudWatch."""
+
+Unwrap = Callable[[bytes], bytes]
+
+
+def find_wrapper(head: bytes) -> Unwrap | None:
+    """Return a function that undoes what a collector added to each line, or None if there is nothing."""
+    lines = [line for line in head.split(b"\n")[:-1] if line.strip()][:MAX_LINES]
+    if len(lines) < MIN_LINES:
+        return None
+    needed = MIN_SHARE * len(lines)
+    if sum(_text_in_json(line) is not None for line in lines) >= needed:
+        return _unwrap_json
+    for pattern in _PREFIXES:
+        prefixes = [match[0] for line in lines if (match := pattern.match(line))]
+        is_counter = pattern is _TASK and len(set(prefixes)) > MAX_TASK_SHARE * len(lines)
+        if len(prefixes) >= needed and not is_counter:
+            return partial(_without_prefix, pattern)
+    return None
+
+
+def _without_prefix(pattern: re.Pattern[bytes], line: bytes) -> bytes:
+    match = pattern.match(line)
+    return line[match.end() :] if match else line
+
+
+def unwrapped_lines(file: IO[bytes], unwrap: Unwrap) -> Iterator[bytes]:
+    """Yield the text of a file, line by line, without what the collector added."""
+    file.seek(0)
+    is_start = True
+    while line := file.readline(MAX_LINE_BYTES):
+        is_end = line.endswith(b"\n")
+        yield unwrap(line) if is_start and is_end else line
+        is_start = is_end
+
+
+def _unwrap_json(line: bytes) -> bytes:
+    text = _text_in_json(line)
+    return (b"" if line.strip() in {b"[", b"]"} else line) if text is None else text
+
+
+def _text_in_json(line: bytes) -> bytes | None:
+    """Return the text in the object of a line, with its line break, or None if it is no such object."""
+    try:
+        row = orjson.loads(line.strip(b"[,] \t\r\n"))
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(row, dict) or len(row) < 2:
+        return None
+    for key, other_keys in _KEYS_BY_TEXT.items():
+        text = row.get(key)
+        if isinstance(text, str) and row.keys() - {key} <= other_keys:
+            return text.encode(errors="replace") + (b"\n" if key == "message" else b"")
+    return None
