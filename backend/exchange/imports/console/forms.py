@@ -140,5 +140,7 @@ def bar_counter(text: str) -> tuple[int, int] | None:
 
 def split_after_bar(text: str) -> tuple[str, str]:
     """Return the progress bars of a text, and what was printed after the last one without a line break."""
+    if text.endswith("]"):
+        return text, ""
     end = max((match.end() for match in _WHOLE_BAR_PATTERN.finditer(text)), default=len(text))
     return text[:end], text[end:].strip()

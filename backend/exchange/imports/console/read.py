@@ -68,6 +68,9 @@ WEIGHT_BY_FORM = {BARS: 0.1, BARE_PAIRS: 0.1}
 _BARE_OBJECT = re.compile(r"""\s{0,9}(['"])[\w./()@ -]{1,80}\1: ?[^{]{1,8000}$""")
 """Pattern of an object that was copied without its braces."""
 _BRACE = re.compile(r"\{\s*(?:['\"]|$)")
+_NEW_OBJECT = re.compile(r"\s*\{\s*['\"]")
+_BEFORE_VALUES = (":", ",", "[", "(", "=")
+"""Ends of a line of an object after which an object in it may begin."""
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
@@ -195,8 +198,12 @@ class ConsoleText:
         It is parsed when all its braces are closed, and after 2, 4, 8 lines and so on, since text with a
         lone brace, such as code in a completion, must not take the metrics below it for its own.
         """
+        is_new = _NEW_OBJECT.match(content) and not self._open_contents[-1].rstrip().endswith(_BEFORE_VALUES)
         self._open.append((line, text))
         self._open_contents.append(content)
+        if is_new:
+            self._give_up_object()
+            return
         self._open_size += len(content)
         self._braces += content.count("{") - content.count("}")
         count, is_long = len(self._open), self._open_size > self._max_object
