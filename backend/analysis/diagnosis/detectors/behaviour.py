@@ -5,7 +5,7 @@ import numpy as np
 from backend.analysis.diagnosis.changes import Change, Direction, Sign
 from backend.analysis.diagnosis.findings import Finding
 from backend.analysis.diagnosis.log import Log
-from backend.analysis.diagnosis.outcome import Outcome
+from backend.analysis.diagnosis.outcome import Interval, Outcome
 from backend.analysis.diagnosis.signs import (
     MAX_TRUNCATED_FRACTION,
     Answer,
@@ -111,11 +111,25 @@ answers questions has less than 2.
 """
 
 
+FIRST_POINTS = 10
+"""Number of points of the start with which a low entropy is compared."""
+
+CERTAIN_TEXT_NATS = 0.05
+"""Entropy at which a policy samples nearly the same text each time: the likeliest token has a probability of
+more than 0.99.
+"""
+
+
 def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
     """The entropy is far below its healthy level, and the completions of a group are alike."""
     if gap := missing_data(log, "entropy_collapse", "the policy's entropy", "policy/entropy"):
         return gap
     change = find_change(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
+    if change is None and outcome.onset is not None:
+        # It may have collapsed while the goal still rose, before the healthy window.
+        first_steps = Interval(0, int(log.series["policy/entropy"].steps[:FIRST_POINTS][-1]))
+        sign = Sign("policy/entropy", "down", 0.1, 0.02, threshold=CERTAIN_TEXT_NATS)
+        change = find_change(log, outcome._replace(healthy=first_steps), sign)
     if change is None:
         return None
     return _entropy_finding(log, outcome, "entropy_collapse", change, "up")

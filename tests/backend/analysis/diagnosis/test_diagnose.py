@@ -371,3 +371,13 @@ def test_a_collapse_with_one_long_group_per_step_has_its_cause(seed):
     assert diagnosis.outcome.verdict == "collapsed"
     assert diagnosis.causes[0].finding.cause == "entropy_explosion"
     assert abs(diagnosis.onset.sick - 250) <= 10
+
+
+def test_an_entropy_that_collapsed_while_the_goal_still_rose_is_compared_with_the_start():
+    def fade(values):
+        return values * np.exp(-np.arange(len(values)) / 9)
+
+    log = change_series(healthy(120), 30, policy__entropy=fade)
+    log = change_series(log, 75, reward__accuracy=lambda values: values * 0.02)
+    log = Log(dict(log.series) | {"reward/mean": log.series["reward/accuracy"]})
+    assert diagnose(log).causes[0].finding.cause == "entropy_collapse"
