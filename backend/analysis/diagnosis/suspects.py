@@ -36,8 +36,8 @@ class Suspect(NamedTuple):
 def find_suspects(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> dict[str, Suspect]:
     """Return the suspect with the largest deviation for each cause, from a config as JSON.
 
-    A fork is also compared with the config of its parent; if it changed a setting by much, settings that it
-    shares with its parent are no suspects. Settings of a recipe for the policy are none either.
+    A fork is compared with the config of its parent first, whose values are known to work; if it changed a
+    setting by much, settings that it shares with its parent are no suspects. Settings of a recipe for the policy are none either.
     """
     try:
         config = RunConfig.model_validate(fields)
@@ -49,10 +49,10 @@ def find_suspects(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = 
     if parent and any(suspect.size >= LARGE_DEVIATION for suspect in changes):
         working_configs.append(RunConfig.model_validate(parent))
     suspects: dict[str, Suspect] = {}
-    for suspect in [*changes, *_deviations(config, usual)]:
-        is_larger = suspect.cause not in suspects or suspects[suspect.cause].size < suspect.size
-        if is_larger and not any(is_same(working, suspect.changes, config) for working in working_configs):
-            suspects[suspect.cause] = suspect
+    for deviations in (changes, list(_deviations(config, usual))):
+        for suspect in sorted(deviations, key=lambda suspect: -suspect.size):
+            if not any(is_same(working, suspect.changes, config) for working in working_configs):
+                suspects.setdefault(suspect.cause, suspect)
     return suspects
 
 

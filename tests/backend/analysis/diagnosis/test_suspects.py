@@ -65,7 +65,8 @@ def test_the_default_settings_of_a_small_model_are_not_suspects():
 
 def test_a_fork_is_compared_with_its_parent_and_undoing_a_change_is_not_a_suspect():
     parent = resolve_fields(optimizer={"lr": 1e-3})
-    assert "update_size" in find_suspects(resolve_fields(optimizer={"lr": 1e-2}), parent)
+    suspect = find_suspects(resolve_fields(optimizer={"lr": 1e-2}), parent)["update_size"]
+    assert suspect.changes == {"optimizer.lr": 1e-3}  # with which the run before the fork was healthy
     assert find_suspects(resolve_fields(), parent) == {}
 
 
