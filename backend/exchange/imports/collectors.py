@@ -14,10 +14,11 @@ MAX_LINES = 400
 """Numbers of lines that are looked at, which must nearly all be wrapped in the same way."""
 MIN_SHARE = 0.95
 MAX_TASK_SHARE = 0.125
-"""Maximum number of different task numbers as a share of lines, which tells `0: ` of srun from a step."""
+"""Maximum number of different tasks as a share of lines, which tells `0: ` of srun from a step."""
 
 _TIME = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-_TASK = re.compile(rb" {0,3}\d{1,4}: ")
+_TASK = re.compile(rb"(?: {0,3}|[A-Za-z][\w.-]{0,60})\d{1,4}: ")
+"""Pattern of a task of srun or a host of pdsh."""
 _PREFIXES = (
     # times of Kubernetes, CRI, GitHub and `ts`, also in brackets; loguru's `| INFO |` after one is kept
     re.compile(

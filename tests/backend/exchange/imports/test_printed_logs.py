@@ -365,6 +365,7 @@ LISTED_METRICS = [
 ]
 LOG_COLLECTORS = {
     "srun": lambda n, line: f"{n % 2}: {line}",
+    "pdsh": lambda n, line: f"node-{n % 2}: {line}",
     "kubectl logs --timestamps": lambda n, line: f"2026-03-02T10:11:{n:02}.123456789Z {line}",
     "containerd": lambda n, line: f"2026-03-02T10:11:{n:02}.123456789Z stdout F {line}",
     "journalctl": lambda n, line: f"Mar 02 10:11:{n:02} gpu-1 python[123]: {line}",
