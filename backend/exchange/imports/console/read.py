@@ -30,6 +30,7 @@ from backend.exchange.imports.console.forms import (
     verl_cells,
 )
 from backend.exchange.imports.console.literals import Incomplete, read_object
+from backend.exchange.imports.console.open_object import NoObject, OpenObject
 from backend.exchange.imports.console.pairs import bar_pairs, evaluation_cells, lone_pairs, pairs_by_split
 from backend.exchange.imports.console.rows import NO_STEP, TRAINING, Rows, StepHint, find_step, with_steps
 from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
@@ -51,10 +52,8 @@ MIN_ROWS = 3
 """Minimum number of rows for unknown names to be accepted as metrics."""
 MAX_KEPT_BARS = 24
 """Number of progress bars that are remembered until a line with metrics."""
-MAX_OBJECT = 200_000
-"""Maximum length of an object with several lines, in characters."""
-MIN_MAX_OBJECT = 8_000
-"""Length to which this maximum is lowered if braces in a log stay open, such as those of cut-off code."""
+MAX_CHARACTERS_BEFORE = 300
+"""Maximum length of the text before an object that may name its step."""
 OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
 BARS, BARE_PAIRS = "progress bars", "pairs without steps"
 ORIGINS = dict.fromkeys((OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, BARE_PAIRS), "text") | {
@@ -68,9 +67,6 @@ WEIGHT_BY_FORM = {BARS: 0.1, BARE_PAIRS: 0.1}
 _BARE_OBJECT = re.compile(r"""\s{0,9}(['"])[\w./()@ -]{1,80}\1: ?[^{]{1,8000}$""")
 """Pattern of an object that was copied without its braces."""
 _BRACE = re.compile(r"\{\s*(?:['\"]|$)")
-_NEW_OBJECT = re.compile(r"\s*\{\s*['\"]")
-_BEFORE_VALUES = (":", ",", "[", "(", "=")
-"""Ends of a line of an object after which an object in it may begin."""
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
@@ -115,12 +111,7 @@ class ConsoleText:
         self._is_yaml = False
         """Whether a line below the heading was indented below such a key."""
         self._box: Box | None = None
-        self._open: list[tuple[int, str]] = []
-        """Lines of an object that is not closed yet, with their numbers."""
-        self._open_contents: list[str] = []
-        """The same lines without the process that wrote them."""
-        self._open_size = self._braces = 0
-        self._max_object = MAX_OBJECT
+        self._open = OpenObject()
         self._unread: deque[tuple[int, str]] = deque()
         """Lines of a supposed object that is none, which are read again."""
         self._verl: _VerlLine | None = None
@@ -193,44 +184,22 @@ class ConsoleText:
     # ------------------------------------------------------------ objects
 
     def _continue_object(self, line: int, text: str, content: str, writer: str) -> None:
-        """Continue an object.
-
-        It is parsed when all its braces are closed, and after 2, 4, 8 lines and so on, since text with a
-        lone brace, such as code in a completion, must not take the metrics below it for its own.
-        """
-        is_new = _NEW_OBJECT.match(content) and not self._open_contents[-1].rstrip().endswith(_BEFORE_VALUES)
-        self._open.append((line, text))
-        self._open_contents.append(content)
-        if is_new:
-            self._give_up_object()
-            return
-        self._open_size += len(content)
-        self._braces += content.count("{") - content.count("}")
-        count, is_long = len(self._open), self._open_size > self._max_object
-        if self._braces > 0 and count & (count - 1) and not is_long:
-            return
-        object_text = "\n".join(self._open_contents)
-        offset = object_text.index("{")
         try:
-            read_object(object_text, offset, is_last="{" not in object_text[offset + 1 :])
-        except Incomplete:
-            if is_long:
-                self._max_object = max(MIN_MAX_OBJECT, self._max_object // 4)
-                self._give_up_object()
-        except ValueError:
+            complete = self._open.add(line, text, content)
+        except NoObject:
             self._give_up_object()
-        else:
-            self._open, self._open_contents = [], []
-            self.forms[OBJECTS].lines += count - 1
-            self._take_objects(line, object_text, offset, writer)
+            return
+        if complete is not None:
+            self.forms[OBJECTS].lines += len(self._open.take_lines()) - 1
+            self._take_objects(line, *complete, writer)
 
     def _give_up_object(self) -> None:
         """Read the lines of a supposed object again, the first of them without its brace."""
-        lines, self._open, self._open_contents = self._open, [], []
-        self.lines -= len(lines)
+        first, *others = self._open.take_lines()
+        self.lines -= 1 + len(others)
         self.forms[OBJECTS].lines -= 1
-        self._unread.extendleft(reversed(lines[1:]))
-        self._read_line(*lines[0], may_open=False)
+        self._unread.extendleft(reversed(others))
+        self._read_line(*first, may_open=False)
 
     def _take_objects(self, line: int, text: str, offset: int, writer: str) -> bool:
         """Return whether the text contains objects with numbers, of which a line may have several."""
@@ -239,10 +208,8 @@ class ConsoleText:
             try:
                 document, end = read_object(text, offset, is_last=offset == last_brace)
             except Incomplete:
-                open_text = text[max(end_of_previous, offset - 300) :]
-                self._open, self._open_contents = [(line, text[end_of_previous:])], [open_text]
-                self._open_size = len(open_text)
-                self._braces = text.count("{", offset) - text.count("}", offset)
+                start = max(end_of_previous, offset - MAX_CHARACTERS_BEFORE)
+                self._open.begin(line, text[end_of_previous:], text[start:], offset - start)
                 return True
             except ValueError:
                 end = offset + 1
