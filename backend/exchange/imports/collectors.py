@@ -19,6 +19,8 @@ MAX_TASK_SHARE = 0.125
 _TIME = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _TASK = re.compile(rb"(?: {0,3}|[A-Za-z][\w.-]{0,60})\d{1,4}: ")
 """Pattern of a task of srun or a host of pdsh."""
+_SERVICE = re.compile(rb"(?:[\w.-]{1,80}-\d{1,4}|\d{1,4}\|[\w.-]{1,80}) {1,40}\| ")
+"""Pattern of a service of Docker Compose or pm2, which also looks like the first cell of a table."""
 _PREFIXES = (
     # times of Kubernetes, CRI, GitHub and `ts`, also in brackets; loguru's `| INFO |` after one is kept
     re.compile(
@@ -26,7 +28,7 @@ _PREFIXES = (
     ),
     re.compile(rb"[A-Z][a-z]{2} [ \d]\d " + _TIME + rb" (?:[\w.-]{1,80} [\w./@-]{1,80}(?:\[\d{1,9}\])?: )?"),
     re.compile(rb"\[?" + _TIME + rb"\]? (?! ?\|)"),
-    re.compile(rb"(?:[\w.-]{1,80}-\d{1,4}|\d{1,4}\|[\w.-]{1,80}) {1,40}\| "),  # Docker Compose, pm2
+    _SERVICE,
     re.compile(rb"\[pod/[\w./-]{1,200}\] "),
     _TASK,
 )
@@ -51,7 +53,7 @@ def find_wrapper(head: bytes) -> Unwrap | None:
     for pattern in _PREFIXES:
         prefixes = [match[0] for line in lines if (match := pattern.match(line))]
         is_counter = pattern is _TASK and len(set(prefixes)) > MAX_TASK_SHARE * len(lines)
-        if len(prefixes) >= needed and not is_counter:
+        if len(prefixes) >= (len(lines) if pattern is _SERVICE else needed) and not is_counter:
             return partial(_without_prefix, pattern)
     return None
 
@@ -66,7 +68,7 @@ def unwrapped_lines(file: IO[bytes], unwrap: Unwrap) -> Iterator[bytes]:
     file.seek(0)
     is_start = True
     while line := file.readline(MAX_LINE_BYTES):
-        is_end = line.endswith(b"\n")
+        is_end = len(line) < MAX_LINE_BYTES
         yield unwrap(line) if is_start and is_end else line
         is_start = is_end
 

@@ -183,16 +183,22 @@ def read_logs(file: IO[bytes], name: str = "", format_name: str | None = None) -
         return _read(LogFile(file, sandbox, name), format_name)
 
 
-def _read(
-    file: LogFile, format_name: str | None = None, *, max_wrappers: int = MAX_WRAPPERS
-) -> tuple[str, list[Log]]:
+def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]]:
     file.content.seek(0)
-    head = file.content.read(HEAD_BYTES)
-    if format_name is None and head.startswith(GZIP):
+    head = file.content.read(len(GZIP))
+    if format_name is None and head == GZIP:
         return read_gzip(file, _read_unpacked)
-    if head.startswith(UTF_16):
+    if head in UTF_16:
         return _read_converted(file, "utf-16", format_name)
-    if max_wrappers and (unwrap := find_wrapper(head)):
+    return _read_plain(file, format_name)
+
+
+def _read_plain(
+    file: LogFile, format_name: str | None, *, max_wrappers: int = MAX_WRAPPERS
+) -> tuple[str, list[Log]]:
+    """Read a file that is neither packed nor UTF-16."""
+    file.content.seek(0)
+    if max_wrappers and (unwrap := find_wrapper(file.content.read(HEAD_BYTES))):
         blocks = unwrapped_lines(file.content, unwrap)
         return _read_text(file, blocks, format_name, max_wrappers=max_wrappers - 1)
     chosen_format = format_name or detect(file.content)
@@ -237,7 +243,7 @@ def _read_text(
         text.writelines(blocks)
         text.flush()
         text_file = LogFile(text, file.sandbox, file.name, path, file.max_values)
-        return _read(text_file, format_name, max_wrappers=max_wrappers)
+        return _read_plain(text_file, format_name, max_wrappers=max_wrappers)
 
 
 def _read_unpacked(file: LogFile) -> tuple[str, list[Log]]:

@@ -13,7 +13,15 @@ from backend.exchange.imports.name_words import metric_by_words
 from backend.exchange.imports.table import Floats, excerpt
 from backend.metrics.store import NAME_PATTERN
 
-__all__ = ["Naming", "choose_metric_names", "is_accuracy", "is_known", "metric_name", "plain_name"]
+__all__ = [
+    "Naming",
+    "choose_metric_names",
+    "is_accuracy",
+    "is_known",
+    "metric_name",
+    "metric_of_name",
+    "plain_name",
+]
 
 MAX_CHARACTERS = 128
 """Maximum number of characters in the name of a metric."""
@@ -71,6 +79,11 @@ def is_known(column: str) -> bool:
         or _held_out(column) is not None
         or metric_by_words(column) is not None
     )
+
+
+def metric_of_name(column: str) -> str:
+    """Return the metric that the name of a column alone means, or else its plain name."""
+    return canonical_name(column) or metric_by_words(column) or plain_name(column)
 
 
 def is_accuracy(metric: str) -> bool:

@@ -13,7 +13,7 @@ _BEFORE_VALUES = (":", ",", "[", "(", "=")
 """Ends of a line of an object after which an object in it may begin."""
 
 
-class NoObject(ValueError):
+class NoObject(Exception):
     """The lines are no object: they have to be read as other text."""
 
 
@@ -56,15 +56,28 @@ class OpenObject:
             return None
         object_text = "\n".join(self._contents)
         try:
-            read_object(object_text, self._offset, is_last=False)
+            self._check(object_text)
         except Incomplete:
-            if is_long:
-                self._max_size = max(MIN_MAX_CHARACTERS, self._max_size // 4)
-                raise NoObject from None
             return None
         except ValueError:
-            raise NoObject from None
+            object_text = "".join(self._contents)  # a terminal may have broken a number or a word
+            try:
+                self._check(object_text)
+            except Incomplete:
+                return None
+            except ValueError:
+                raise NoObject from None
         return object_text, self._offset
+
+    def _check(self, object_text: str) -> None:
+        """Raise Incomplete or ValueError unless the text contains the complete object."""
+        try:
+            read_object(object_text, self._offset, is_last=False)
+        except Incomplete:
+            if self._size > self._max_size:
+                self._max_size = max(MIN_MAX_CHARACTERS, self._max_size // 4)
+                raise NoObject from None
+            raise
 
     def take_lines(self) -> list[tuple[int, str]]:
         """Return all lines, and forget them."""

@@ -52,6 +52,8 @@ MIN_ROWS = 3
 """Minimum number of rows for unknown names to be accepted as metrics."""
 MAX_KEPT_BARS = 24
 """Number of progress bars that are remembered until a line with metrics."""
+MIN_SPARE_LINES, SPARE_LINES_PER_LINE = 10_000, 2
+"""Number of lines that may be read again because they are no object, in all and for each line of the log."""
 MAX_CHARACTERS_BEFORE = 300
 """Maximum length of the text before an object that may name its step."""
 OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
@@ -71,6 +73,9 @@ _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12}
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
 _YAML_PATTERN = re.compile(r"(?P<indentation> *)(?P<name>[A-Za-z_][\w./@-]{0,79}):(?P<is_parent>\s*$)?")
+_GENERAL_PARENTS = {"metrics", "train", "training", "results", "stats", "summary"}
+"""Keys whose metrics are those of the training."""
+MAX_PARENTS = 8
 _SUMMARY = "train_runtime"
 
 
@@ -105,6 +110,7 @@ class ConsoleText:
         self._evaluated_step = NO_STEP
         """Step in the last line that announced an evaluation."""
         self._list: list[tuple[str, str]] = []
+        self._list_names: set[str] = set()
         self._list_lines = 0
         self._parents: list[tuple[int, str]] = []
         """Indentation and name of the keys above the line, in YAML below a heading."""
@@ -112,6 +118,8 @@ class ConsoleText:
         """Whether a line below the heading was indented below such a key."""
         self._box: Box | None = None
         self._open = OpenObject()
+        self._spare_lines = MIN_SPARE_LINES
+        """Number of lines that may still be read again; objects over several lines are not read without."""
         self._unread: deque[tuple[int, str]] = deque()
         """Lines of a supposed object that is none, which are read again."""
         self._verl: _VerlLine | None = None
@@ -122,6 +130,7 @@ class ConsoleText:
     def read(self, lines: Iterator[tuple[int, str]]) -> None:
         """Read lines; `end` follows the last of them."""
         for line, text in lines:
+            self._spare_lines += SPARE_LINES_PER_LINE
             self._read_line(line, text)
             self._read_again()
         self._end_list()
@@ -197,6 +206,7 @@ class ConsoleText:
         """Read the lines of a supposed object again, the first of them without its brace."""
         first, *others = self._open.take_lines()
         self.lines -= 1 + len(others)
+        self._spare_lines -= len(others)
         self.forms[OBJECTS].lines -= 1
         self._unread.extendleft(reversed(others))
         self._read_line(*first, may_open=False)
@@ -208,6 +218,8 @@ class ConsoleText:
             try:
                 document, end = read_object(text, offset, is_last=offset == last_brace)
             except Incomplete:
+                if self._spare_lines <= 0:
+                    return has_object
                 start = max(end_of_previous, offset - MAX_CHARACTERS_BEFORE)
                 self._open.begin(line, text[end_of_previous:], text[start:], offset - start)
                 return True
@@ -295,8 +307,7 @@ class ConsoleText:
     def _take_line(self, line: int, text: str, writer: str) -> str:
         if self.tables.take_line(line, text):
             return TABLE
-        if self._take_box(line, text):
-            return LISTS
+        self._take_box(line, text)
         if " = " in text and (total := _TOTALS.search(text)):
             self._take_total(text, int(total[1].replace(",", "")))
             return ""
@@ -309,13 +320,17 @@ class ConsoleText:
                 return self._take_heading(line, text, position, writer)
         return self._take_pairs(line, text, writer)
 
-    def _take_box(self, line: int, text: str) -> bool:
-        """Return whether a line in a box has metrics or the step; begin and end boxes."""
-        if is_top(text) or (self._box is not None and is_bottom(text)):
-            self._end_box(line)
-            self._box = Box() if is_top(text) else None
-            return False
-        return self._box is not None and "│" in text and self._box.take_line(text)
+    def _take_box(self, line: int, text: str) -> None:
+        """Take a line of a box; a box of metrics becomes a row, beside what its lines are by themselves."""
+        if is_top(text):
+            self._box = Box()
+        elif self._box is not None and is_bottom(text):
+            if self._box.has_metrics:
+                self.forms[LISTS].add(line, self._box.cells, StepHint(self._box.step or 0))
+                self.forms[LISTS].lines += self._box.lines
+            self._box = None
+        elif self._box is not None and "│" in text:
+            self._box.take_line(text)
 
     def _take_pairs(self, line: int, text: str, writer: str) -> str:
         """Take a line that names no step."""
@@ -325,11 +340,12 @@ class ConsoleText:
             cells = self._with_parents(yaml, cells)
             if yaml["is_parent"] is not None and self._is_yaml:
                 return LISTS
-        if cells and {name for name, _ in cells} & {name for name, _ in self._list}:
+        if not self._list_names.isdisjoint(name for name, _ in cells):
             self._end_list()  # a second row needs its own heading
             self._heading = TrainingPosition(None)
         if cells and self._heading.step is not None:
             self._list += cells
+            self._list_names.update(name for name, _ in cells)
             self._list_lines += 1
             return LISTS
         if cells and len(self.forms[PAIRS]) and are_held_out_names(name for name, _ in cells):
@@ -344,36 +360,20 @@ class ConsoleText:
         return ""
 
     def _with_parents(self, yaml: re.Match[str], cells: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the pairs of a line of YAML with the names of the keys above it, if these are known."""
+        """Return the pairs of a line of YAML with the names of the keys above it."""
         indentation = len(yaml["indentation"])
         while self._parents and self._parents[-1][0] >= indentation:
             self._parents.pop()
         if yaml["is_parent"] is not None:
-            self._parents.append((indentation, yaml["name"]))
+            if len(self._parents) < MAX_PARENTS:
+                self._parents.append((indentation, yaml["name"]))
             return cells
         if not self._parents:
             return cells
         self._is_yaml = True
-        path = "/".join(parent for _, parent in self._parents)
-        return [
-            (f"{path}/{name}" if is_known(f"{path}/{name}") or not is_known(name) else name, number)
-            for name, number in cells
-        ]
-
-    def _end_box(self, line: int) -> None:
-        """Add the pairs of a box as a row, or to the list below the heading if the box names no step."""
-        box, self._box = self._box, None
-        if box is None or not box.cells:
-            return
-        has_step = box.position.step is not None
-        if has_step or {name for name, _ in box.cells} & {name for name, _ in self._list}:
-            self._end_list()
-            self._heading, self._heading_line = box.position, line
-        if self._heading.step is not None:
-            self._list += box.cells
-            self._list_lines += box.lines
-        if has_step:
-            self._end_list()
+        parents = [parent for _, parent in self._parents]
+        path = "" if {parent.lower() for parent in parents} <= _GENERAL_PARENTS else "/".join(parents) + "/"
+        return [(path + name, number) for name, number in cells]
 
     def _take_evaluation(self, line: int, text: str, cells: list[tuple[str, str]], writer: str) -> str:
         """Take a line without a step that announces or contains the results of an evaluation."""
@@ -442,6 +442,7 @@ class ConsoleText:
             self.forms[LISTS].lines -= self._list_lines
             self.forms[form].lines += self._list_lines
         self._list, self._list_lines = [], 0
+        self._list_names.clear()
         self._parents, self._is_yaml = [], False
 
 

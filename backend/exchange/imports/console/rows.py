@@ -8,12 +8,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from backend.exchange.imports.names import is_known
+from backend.exchange.imports.names import is_known, metric_of_name
 from backend.exchange.imports.table import Ints, Table, as_number
 
 NO_STEP = -1
-MIN_USUAL_NAMES = 3
-"""Minimum number of names that most rows have for the other rows to be compared with them."""
 TRAINING = "train"
 """Label of rows that are called those of the training."""
 _BEFORE = re.compile(
@@ -93,26 +91,34 @@ class Rows:
         """Return the indexes of rows that are not metrics, such as a printed config or an object in a
         completion.
 
-        They have no step and no epoch, unlike most rows, or less than half of the names that most rows have.
+        They have no step and no epoch, and mainly names that are no metrics and that other rows lack, or no
+        name of another row. If most rows have an epoch, repeating a few of their names is not enough either.
         """
+        has_epoch = np.array([hint.epoch >= 0 for hint in self.hints])
+        have_most_epochs = 2 * has_epoch.sum() >= len(self)
+        is_reference = has_epoch if have_most_epochs else np.ones(len(self), bool)
         is_metric, is_shared = np.zeros(len(self), bool), np.zeros(len(self), bool)
-        usual_counts, usual_names = np.zeros(len(self), np.int64), 0
-        for name, column in self.table.columns.items():
-            rows, _ = column.numbers()
+        counts, foreign_counts, usual_counts = np.zeros((3, len(self)), np.int64)
+        rows_by_name = {name: column.numbers()[0] for name, column in self.table.columns.items()}
+        usual_metrics = {
+            metric_of_name(name)
+            for name, rows in rows_by_name.items()
+            if 2 * is_reference[rows].sum() >= is_reference.sum()
+        }
+        for name, rows in rows_by_name.items():
+            is_usual = metric_of_name(name) in usual_metrics
+            counts[rows] += 1
             is_shared[rows] |= len(rows) > 1
             is_metric[rows] |= is_known(name)
-            if 2 * len(rows) >= len(self):
-                usual_counts[rows] += 1
-                usual_names += 1
+            usual_counts[rows] += is_usual
+            foreign_counts[rows] += not (is_usual or is_known(name))
         if not is_metric.any():
             return np.empty(0, np.int64)
-        has_epoch = np.array([hint.epoch >= 0 for hint in self.hints])
         is_placed = has_epoch | np.array([bool(hint.counter) or hint.is_eval for hint in self.hints])
         has_step = np.array([hint.step != NO_STEP for hint in self.hints])
-        is_unlike_others = (2 * usual_counts < usual_names) & (usual_names >= MIN_USUAL_NAMES)
-        if 2 * has_epoch.sum() >= len(self):
-            is_unlike_others |= ~has_epoch
-        is_odd = ~is_shared | (is_unlike_others & ~is_placed)
+        is_foreign = 2 * foreign_counts + have_most_epochs > counts
+        is_repetition = have_most_epochs & (usual_counts == counts) & (2 * usual_counts < len(usual_metrics))
+        is_odd = ~is_shared | ((is_foreign | is_repetition) & ~is_placed)
         return np.flatnonzero(~(is_metric | is_placed) | (is_odd & ~has_step & is_shared.any()))
 
 

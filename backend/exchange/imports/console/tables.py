@@ -108,14 +108,13 @@ def _with_held_out_names(header: list[str]) -> list[str]:
     """Return the names of the columns, in a notebook's table of Trainer with evaluations.
 
     Beside the losses of the training and of the evaluation, it shows metrics of the evaluation, without
-    their prefix.
+    their prefix and with a capital letter.
     """
-    names = [plain_name(name) for name in header]
-    if not {"training_loss", "validation_loss"} <= set(names):
+    if not {"Training Loss", "Validation Loss"} <= set(header):
         return header
     return [
-        name
-        if plain in {"training_loss", "epoch", *STEP_NAMES}
-        else "eval_" + name.lower().removeprefix("validation ").replace(" ", "_")
-        for name, plain in zip(header, names, strict=True)
+        "eval_" + name.lower().removeprefix("validation ").replace(" ", "_")
+        if name[:1].isupper() and name != "Training Loss" and plain_name(name) not in {"epoch", *STEP_NAMES}
+        else name
+        for name in header
     ]

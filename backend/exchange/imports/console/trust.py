@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from backend.config.metrics import canonical_name, plain_name
 from backend.exchange.imports.console.rows import NO_STEP, TRAINING, Rows, StepHint
-from backend.exchange.imports.name_words import metric_by_words
+from backend.exchange.imports.names import metric_of_name
 from backend.exchange.imports.splits import is_of_training_or_evaluation, move_held_out_rows
 from backend.exchange.imports.table import Table
 
@@ -146,7 +145,7 @@ def _metrics_by_row(rows: Rows) -> list[frozenset[str]]:
     for name, column in rows.table.columns.items():
         if not is_of_training_or_evaluation(name):
             continue
-        metric = canonical_name(name) or metric_by_words(name) or plain_name(name)
+        metric = metric_of_name(name)
         for number in column.rows:
             names_by_row[number] += (metric,)
     return [sets.setdefault(names, frozenset(names)) for names in names_by_row]

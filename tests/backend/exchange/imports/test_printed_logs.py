@@ -318,6 +318,52 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "",
     ),
+    "below panels of completions": (
+        "".join(
+            f"╭─ Step {n} ─╮\n│ │ Step {n + 1}: add │ 1.00 │ │\n│ │ Total: 12   │      │ │\n"
+            f"╰─╯\n{trl_line(n, n / 10)}\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "below a sample in a box": (
+        "".join(
+            f"Step {n}\n╭─ Sample ─╮\n│ reward: 1.0 │\n╰─╯\nreward: {n / 10}\nkl: 0.1\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "rows without some of the usual names": (
+        "".join(
+            f"{{'reward': {n / 10}, 'skipped': 1}}\n"
+            if n == 2
+            else f"{{'reward': {n / 10}, 'loss': 0.1, 'kl': 0.1, 'entropy': 0.5}}\n"
+            for n in TENTHS_BY_STEP
+        ).replace("{", "INFO {", 1),
+        TENTHS_BY_STEP,
+        "in their order",
+    ),
+    "numbers broken by the terminal": (
+        "".join(
+            f"{{'loss': 0.12345, 'grad_norm': 0.1\n2345, 'reward': {n / 10}, 'epoch': {n}}}\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "epochs",
+    ),
+    "a table with both losses": (
+        "step  training_loss  validation_loss  reward\n"
+        + "".join(f"{n}  0.1  0.2  {n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a table of one run": (
+        "name   | step | reward\n" + "".join(f"run-1  | {n} | {n / 10}\n" for n in range(1, 30)),
+        {n: n / 10 for n in range(1, 30)},
+        "",
+    ),
     "html": (
         "<div><script><td>9</td></script><table><tr><th>Step</th><th>reward</th><th>kl</th></tr>"
         + "".join(f"<tr><td>{n}<td><b>{n / 10}</b></td><td>0</td></tr>" for n in TENTHS_BY_STEP)
@@ -562,6 +608,9 @@ HOSTILE_TEXTS = {
     "open objects on lines": "{'a': [\n" * 50_000,
     "open strings": "{'" * 100_000,
     "open strings on lines": "{'\n" * 50_000,
+    "open objects beside an object": '{"a": 1}\n' + "{\n" * 50_000,
+    "boxes": "Step 1\n" + "".join(f"╭─\n│ n{n}: 1 │\n╰─\n" for n in range(20_000)),
+    "keys": "Step 1\n" + "".join(f"{' ' * (n % 300)}k{n}:\n" for n in range(20_000)),
     "wrapped many times": "0: " * 2_000 + "\n" + ("0: " * 2_000 + "\n") * 20,
     "a word": "step 1 " + "a" * 1_000_000,
     "words": "step 1 " + "ab " * 2_000 + "\n",
