@@ -21,8 +21,8 @@ _UNGROUPED = "other"
 
 
 def is_top(text: str) -> bool:
-    """Return whether a line is the upper edge of a box that does not name a step itself."""
-    return text.lstrip()[:1] in {"╭", "┌"} and not may_name_step(text)
+    """Return whether a line is the upper edge of a box."""
+    return text.lstrip()[:1] in {"╭", "┌"}
 
 
 def is_bottom(text: str) -> bool:
@@ -33,7 +33,9 @@ def is_bottom(text: str) -> bool:
 class Box:
     """The metrics of a box, and the step that one of its lines names first."""
 
-    def __init__(self) -> None:
+    def __init__(self, top: str) -> None:
+        self.is_titled = may_name_step(top)
+        """Whether the edge names the step, as that of TRL's completions, in which other steps are text."""
         self.cells: list[tuple[str, str]] = []
         self.step: int | None = None
         self.lines = 0
@@ -64,5 +66,8 @@ class Box:
         """Whether the box contains mainly metrics, of a step that it names."""
         known_names = {name for name, _ in self.cells if is_known(name)}
         return (
-            self.step is not None and self.lines > self._other_lines and len(known_names) >= MIN_KNOWN_NAMES
+            not self.is_titled
+            and self.step is not None
+            and self.lines > self._other_lines
+            and len(known_names) >= MIN_KNOWN_NAMES
         )

@@ -314,7 +314,8 @@ class ConsoleText:
         if "Evaluated " in text and (cells := evaluation_cells(text)):
             self._add_pairs(PAIRS, line, cells, StepHint(self._evaluated_step, writer=writer))
             return PAIRS
-        if may_name_step(text):
+        is_in_titled_box = self._box is not None and self._box.is_titled and "│" in text
+        if may_name_step(text) and not is_in_titled_box:
             position = find_position(text)
             if position.step is not None or position.epoch is not None:
                 return self._take_heading(line, text, position, writer)
@@ -323,7 +324,7 @@ class ConsoleText:
     def _take_box(self, line: int, text: str) -> None:
         """Take a line of a box; a box of metrics becomes a row, beside what its lines are by themselves."""
         if is_top(text):
-            self._box = Box()
+            self._box = Box(text)
         elif self._box is not None and is_bottom(text):
             if self._box.has_metrics:
                 self.forms[LISTS].add(line, self._box.cells, StepHint(self._box.step or 0))

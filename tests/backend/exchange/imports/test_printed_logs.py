@@ -608,7 +608,7 @@ HOSTILE_TEXTS = {
     "open objects on lines": "{'a': [\n" * 50_000,
     "open strings": "{'" * 100_000,
     "open strings on lines": "{'\n" * 50_000,
-    "open objects beside an object": '{"a": 1}\n' + "{\n" * 50_000,
+    "open objects beside an object": '{"a": "b"}\n' + "{\n" * 50_000,
     "boxes": "Step 1\n" + "".join(f"╭─\n│ n{n}: 1 │\n╰─\n" for n in range(20_000)),
     "keys": "Step 1\n" + "".join(f"{' ' * (n % 300)}k{n}:\n" for n in range(20_000)),
     "wrapped many times": "0: " * 2_000 + "\n" + ("0: " * 2_000 + "\n") * 20,
