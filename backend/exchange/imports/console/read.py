@@ -52,7 +52,7 @@ MIN_ROWS = 3
 """Minimum number of rows for unknown names to be accepted as metrics."""
 MAX_KEPT_BARS = 24
 """Number of progress bars that are remembered until a line with metrics."""
-MIN_SPARE_LINES, SPARE_LINES_PER_LINE = 10_000, 2
+MIN_SPARE_LINES, SPARE_LINES_PER_LINE = 2_000, 1
 """Number of lines that may be read again because they are no object, in all and for each line of the log."""
 MAX_CHARACTERS_BEFORE = 300
 """Maximum length of the text before an object that may name its step."""
