@@ -37,7 +37,8 @@ def find_suspects(fields: Mapping[str, Any], parent: Mapping[str, Any] | None = 
     """Return the suspect with the largest deviation for each cause, from a config as JSON.
 
     A fork is compared with the config of its parent first, whose values are known to work; if it changed a
-    setting by much, settings that it shares with its parent are no suspects. Settings of a recipe for the policy are none either.
+    setting by much, settings that it shares with its parent are no suspects. Settings of a recipe for the
+    policy are none either.
     """
     try:
         config = RunConfig.model_validate(fields)
