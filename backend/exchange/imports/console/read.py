@@ -76,6 +76,7 @@ _YAML_PATTERN = re.compile(r"(?P<indentation> *)(?P<name>[A-Za-z_][\w./@-]{0,79}
 _GENERAL_PARENTS = {"metrics", "train", "training", "results", "stats", "summary"}
 """Keys whose metrics are those of the training."""
 MAX_PARENTS = 8
+"""Maximum number of keys above a line of YAML; deeper keys are left out of the names."""
 _SUMMARY = "train_runtime"
 
 

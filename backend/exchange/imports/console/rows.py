@@ -116,7 +116,8 @@ class Rows:
             return np.empty(0, np.int64)
         is_placed = has_epoch | np.array([bool(hint.counter) or hint.is_eval for hint in self.hints])
         has_step = np.array([hint.step != NO_STEP for hint in self.hints])
-        is_foreign = 2 * foreign_counts + have_most_epochs > counts
+        # half of the names suffice beside rows with an epoch; otherwise most of them are needed
+        is_foreign = 2 * foreign_counts >= counts if have_most_epochs else 2 * foreign_counts > counts
         is_repetition = have_most_epochs & (usual_counts == counts) & (2 * usual_counts < len(usual_metrics))
         is_odd = ~is_shared | ((is_foreign | is_repetition) & ~is_placed)
         return np.flatnonzero(~(is_metric | is_placed) | (is_odd & ~has_step & is_shared.any()))
