@@ -7,7 +7,7 @@ from backend.analysis.diagnosis.detectors import behaviour, goal, optimization
 from backend.analysis.diagnosis.signs import Detector
 from backend.config.causes import Cause
 
-VERSION = 6
+VERSION = 7
 """Version of the detectors. Ended runs are diagnosed again when it changes.
 
 Increment it with every change of a detector, a threshold or a rule of the verdict.

@@ -178,24 +178,29 @@ def length_blowup(log: Log, outcome: Outcome) -> Answer:
 
 
 def _find_truncation(log: Log, outcome: Outcome) -> Answer:
-    standing_finding = find_standing(log, "length_blowup", "length/truncated_frac", MAX_TRUNCATED_FRACTION)
-    if (
-        standing_finding is not None
-        and log.series["length/truncated_frac"].finite().values[0] > MAX_TRUNCATED_FRACTION / 2
-    ):
-        sentence = (
-            "nearly every completion was cut off: the cap is too low, or the policy does not end its answers"
-        )
-        return standing_finding._replace(
-            title="Completions are truncated from the start", tier="specific", strength=1.0,
-            evidence=(*standing_finding.evidence, sentence),
-        )  # fmt: skip
     truncation = find_change(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, threshold=0.1))
     if truncation is None:
-        return None
+        return _find_standing_truncation(log)
     growth = find_change(log, outcome, Sign("length/mean", "up", 1.5, 2.0))
     first_change = growth if growth is not None and growth.onset.sick < truncation.onset.sick else truncation
-    return make_finding("length_blowup", first_change)
+    finding = make_finding("length_blowup", first_change)
+    if find_change(log, outcome, Sign("length/mean", "down", 0.7, 1.0)):
+        return finding._replace(title="Completions are cut off at a shorter length")
+    return finding
+
+
+def _find_standing_truncation(log: Log) -> Finding | None:
+    finding = find_standing(log, "length_blowup", "length/truncated_frac", MAX_TRUNCATED_FRACTION)
+    first_value = log.series["length/truncated_frac"].finite().values[0]
+    if finding is None or first_value <= MAX_TRUNCATED_FRACTION / 2:
+        return None
+    sentence = (
+        "nearly every completion was cut off: the cap is too low, or the policy does not end its answers"
+    )
+    return finding._replace(
+        title="Completions are truncated from the start", tier="specific", strength=1.0,
+        evidence=(*finding.evidence, sentence),
+    )  # fmt: skip
 
 
 def length_collapse(log: Log, outcome: Outcome) -> Answer:

@@ -352,6 +352,20 @@ def test_completions_of_a_thousand_tokens_that_grow_to_the_cap_are_the_cause(see
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_a_cap_that_is_lowered_during_a_run_is_dated_to_its_step(seed):
+    """Half of the completions are truncated before, and the median of all steps is above the limit."""
+    rng = np.random.default_rng(seed)
+    truncated = np.clip(rng.normal(0.5, 0.06, 60), 0, 1)
+    log = healthy(60, seed=seed, **{"length/mean": steady(60, 6.5), "length/truncated_frac": truncated})
+    change = {"length__mean": becomes(2.0), "length__truncated_frac": becomes(1.0)}
+    diagnosis = diagnose(change_series(log, 20, **change, **FALLS))
+    assert [cause.finding.title for cause in diagnosis.causes] == [
+        "Completions are cut off at a shorter length"
+    ]
+    assert diagnosis.onset.healthy <= 20 < diagnosis.onset.sick
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_a_collapse_with_one_long_group_per_step_has_its_cause(seed):
     """With one prompt and eight completions of about a thousand tokens, all metrics are noisy."""
     rng = np.random.default_rng(seed)
