@@ -508,6 +508,13 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
             else f"{other_lines:,} other lines of output were"
         )
         logs[0].metadata.notes.append(f"{subject} passed over.")
+    if strays := int((training_of_row < 0).sum()):
+        subject = (
+            "1 row was left out: it looks" if strays == 1 else f"{strays:,} rows were left out: they look"
+        )
+        logs[0].metadata.notes.append(
+            f"{subject} like a printed config or an object in a completion, not like metrics."
+        )
     logs[0].table.bad = rows.table.bad
     return logs
 

@@ -573,6 +573,7 @@ def test_objects_in_completions_and_printed_configs_are_not_rows():
     [plan] = read(noise + TRL_WITH_BARS.replace("\n", "\n" + noise.split("\n")[1] + "\n"))
     assert list(curve(plan)) == [5, 10, 15, 20]
     assert "phase" not in plan.series
+    assert "6 rows were left out: they look like a printed config" in notes(plan)
 
 
 def test_two_trainings_in_one_text_are_two_runs_and_a_resume_is_one():
