@@ -12,6 +12,8 @@ ORIGIN_TITLES = {
     "tensorboard": "TensorBoard",
     "wandb": "W&B",
     "trackio": "Trackio",
+    "mlflow": "MLflow",
+    "swanlab": "SwanLab",
     "csv": "CSV",
     "parquet": "Parquet",
     "jsonl": "JSONL",

@@ -19,11 +19,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median
 from typing import Any
 
 from backend.config.recipes import RECIPES
 from backend.config.run import RunConfig
+from backend.experiments.matrix.inference import Contrast, contrast
 from benchmarks.common.peers import ensure_python
 from benchmarks.common.peers import run as run_peer
 from benchmarks.common.service import ENDED_STATUSES, Service, machine
@@ -60,6 +61,9 @@ CHANGES_BY_ARM: dict[str, dict[str, Any]] = {
 """Changes of the recipe by arm. The recipe averages over sequences, has a KL penalty of 0.04 and trains all
 weights.
 """
+
+BASELINES = {"four updates, clip-higher": "four updates", "four updates, sequence ratio": "four updates"}
+"""Arms that are compared with another arm than the recipe."""
 
 TRL_ARM = "TRL"
 """The recipe trained by TRL's GRPOTrainer on the same prompts, whose log is imported into the service."""
@@ -209,7 +213,7 @@ def add_result(file: Path, row: dict[str, Any]) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return a line for each run and the mean gain of arms with several seeds, in Markdown."""
+    """Return a line for each run and a line for each arm, compared with its baseline, in Markdown."""
     last_row = rows[-1]
     facts = last_row["machine"]
     caption = (
@@ -225,9 +229,14 @@ def table(rows: list[dict[str, Any]]) -> str:
         "| arm | seed | steps | before | after | best | training, first → last sixth | tokens | step |",
         "|---|---|---|---|---|---|---|---|---|",
         *map(_row, rows),
+        "",
+        "Mean gain of each arm, and its mean difference from a baseline with the same seeds (95 % interval):",
+        "",
+        "| arm | n | held-out gain | baseline | held-out | training, last sixth | tokens |",
+        "|---|---|---|---|---|---|---|",
+        *_arm_rows(rows),
     ]
-    gains = list(_gains(rows))
-    return "\n".join([*lines, "", *gains] if gains else lines)
+    return "\n".join(lines)
 
 
 def _row(row: dict[str, Any]) -> str:
@@ -239,15 +248,40 @@ def _row(row: dict[str, Any]) -> str:
     )
 
 
-def _gains(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the mean and the standard deviation of the gain of each arm with at least two seeds."""
+def _arm_rows(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line for each arm: its mean gain and the paired differences from its baseline."""
     for arm in ARMS:
-        gains = [100 * (row["last_accuracy"] - row["first_accuracy"]) for row in rows if row["arm"] == arm]
-        if len(gains) > 1:
-            yield (
-                f"- {arm}: held-out accuracy rises by {mean(gains):.1f} points on average "
-                f"(standard deviation {stdev(gains):.1f}, n = {len(gains)} seeds)."
-            )
+        seeds = {row["seed"]: row for row in rows if row["arm"] == arm}
+        if not seeds:
+            continue
+        gain = mean(100 * (row["last_accuracy"] - row["first_accuracy"]) for row in seeds.values())
+        cells = [arm, str(len(seeds)), f"{gain:+.1f}"]
+        if arm == "recipe":
+            cells += ["", "", "", ""]
+        else:
+            baseline = BASELINES.get(arm, "recipe")
+            base = {row["seed"]: row for row in rows if row["arm"] == baseline}
+            cells += [baseline]
+            for key, scale in (("last_accuracy", 100), ("last_training_accuracy", 100), ("last_length", 1)):
+                values, base_values = (
+                    {
+                        seed: scale * row[key]
+                        for seed, row in side.items()
+                        if seed in seeds.keys() & base.keys()
+                    }
+                    for side in (seeds, base)
+                )
+                cells.append(_difference(contrast(values, base_values, "planned")))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _difference(difference: Contrast | None) -> str:
+    """Return a difference and its interval as text; an empty text without pairs."""
+    if difference is None:
+        return ""
+    if difference.low is None or difference.high is None:
+        return f"{difference.mean:+.1f}"
+    return f"{difference.mean:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}]"
 
 
 if __name__ == "__main__":

@@ -60,6 +60,8 @@ IGNORED_SUFFIXES = (
     "wandb-metadata.json",
 )
 """Suffixes of files that are stored next to a log, but are not logs."""
+TRACKER_DIRECTORIES = ("files", "logs", "console", "debug")
+"""Directories that W&B and SwanLab make beside the history of a run."""
 _OF_A_STEP = re.compile(r"(?:^|/)(?:rollouts|dumped_evals)/(?:global_)?step_\d+[^/]*/.*$", re.DOTALL)
 """Pattern of files with the completions of one step, in subdirectories of the run's directory."""
 MERGED_FORMATS = {"tensorboard", "trl", "mlflow"}
@@ -305,12 +307,15 @@ def _group_by_run(logs_in_archive: list[LogInArchive]) -> list[Log]:
     """Return a log per run: its event files together, its last TRL state, and its completions."""
     logs_by_run: dict[tuple[str, str], list[LogInArchive]] = defaultdict(list)
     single_logs, completions = [], list[LogInArchive]()
-    wandb_directories = {
-        f"{log_file.directory}/files".lstrip("/") for log_file in logs_in_archive if log_file.kind == "wandb"
-    }
+    tracker_directories = tuple(
+        f"{log_file.directory}/{name}/".lstrip("/")
+        for log_file in logs_in_archive
+        if log_file.kind in {"wandb", "swanlab"}
+        for name in TRACKER_DIRECTORIES
+    )
     for log_file in logs_in_archive:
-        if log_file.directory in wandb_directories:
-            continue  # printed output, which the history of the run includes
+        if f"{log_file.directory}/".startswith(tracker_directories):
+            continue  # printed output and single curves, which the history of the run includes
         if log_file.log.is_derived:
             completions.append(log_file)
         elif log_file.kind in MERGED_FORMATS:

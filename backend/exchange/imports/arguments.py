@@ -10,7 +10,7 @@ NAMES = {
     "step": "column that counts the steps (default: the best guess)",
     "run": "one run of the file, as --dry-run lists them (default: all of them)",
     "into": "id of an imported run that gets the completions of the file",
-    "format": "such as csv, parquet or trackio (docs/importing.md) (default: detected from the content)",
+    "format": "such as csv, parquet or sqlite (docs/importing.md) (default: detected from the content)",
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backend.base.sandbox.errors import Died, Refused, TimedOut
+from backend.exchange.imports.leveldb_log import HEADER_BYTES
 from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.operations import MAX_PART_NAMES
 from backend.exchange.imports.table import BadLog, Floats, Ints, Table, too_many_values
@@ -36,6 +37,22 @@ class SandboxReply(NamedTuple):
     facts: dict[str, Any]
 
 
+class FileContents(NamedTuple):
+    """The contents of a file of records."""
+
+    points: Points
+    facts: dict[str, Any]
+    config: dict[str, Any]
+    remaining_bytes: int
+    """Number of bytes at the end that are no complete record."""
+
+    def note(self) -> list[str]:
+        """Return a sentence about an incomplete record at the end, if there is one."""
+        if self.remaining_bytes <= HEADER_BYTES:
+            return []
+        return [f"The file ends in the middle of a record: {self.remaining_bytes:,} bytes are left out."]
+
+
 class BinaryReader:
     """Reads the parts of a file in the sandbox."""
 
@@ -62,6 +79,17 @@ class BinaryReader:
             size *= 2
             if size > MAX_RECORD_BYTES:
                 raise BadLog(f"has a record of more than {MAX_RECORD_BYTES:,} bytes at byte {offset:,}")
+
+    def read_all(self, offset: int, end: int) -> FileContents:
+        """Return the contents of all parts from `offset` to `end`, the size of the file."""
+        chunks, facts, config = list[Points](), dict[str, Any](), dict[str, Any]()
+        while offset < end and (answer := self.read(offset)) is not None:
+            chunks.append(answer.points)
+            config_part = answer.facts.pop("config", None)
+            config |= config_part if isinstance(config_part, dict) else {}
+            facts |= answer.facts
+            offset += answer.used
+        return FileContents(join_points(chunks), facts, config, end - offset)
 
     def _ask(self, data: bytes, offset: int) -> SandboxReply:
         document = {"data": b64encode(data).decode(), "offset": offset}
@@ -90,6 +118,23 @@ def check_answer(answer: Any, size: int) -> SandboxReply:
     if not (is_consistent and in_range):
         raise invalid_reply()
     return SandboxReply(used_bytes, Points(names, name.astype(np.int64), step, value, time), metadata)
+
+
+class Times(NamedTuple):
+    """First and last time of the values in Unix time, and the seconds since the first one."""
+
+    started_at: float | None
+    finished_at: float | None
+    columns: dict[str, Floats]
+    """The seconds under the name that W&B uses; empty without times."""
+
+
+def times_of(points: Points) -> Times:
+    """Return the times of the values."""
+    finite = points.time[np.isfinite(points.time)]
+    if not len(finite):
+        return Times(None, None, {})
+    return Times(float(finite.min()), float(finite.max()), {"_runtime": points.time - finite.min()})
 
 
 def join_points(chunks: list[Points]) -> Points:

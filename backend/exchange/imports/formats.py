@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import IO, NamedTuple
 
-from backend.exchange.imports import tfrecord, wandb_file
+from backend.exchange.imports import leveldb_log, tfrecord
 from backend.exchange.imports.archive import read_archive, read_gzip
 from backend.exchange.imports.collectors import find_wrapper, unwrapped_lines
 from backend.exchange.imports.console.read import read_console
+from backend.exchange.imports.databases import read_database
 from backend.exchange.imports.dumps import is_dump, read_dump, read_torch_dump, split_of_file
 from backend.exchange.imports.guess import step_candidates
 from backend.exchange.imports.lines import NotUtf8, parse
@@ -18,11 +19,11 @@ from backend.exchange.imports.log_file import ImportSandbox, LogFile
 from backend.exchange.imports.mlflow import is_metric_file, read_metric_file
 from backend.exchange.imports.parquet import read_parquet
 from backend.exchange.imports.runs import split_trainings
+from backend.exchange.imports.swanlab import read_swanlab
 from backend.exchange.imports.table import BadLog
 from backend.exchange.imports.tensorboard import read_tensorboard
 from backend.exchange.imports.text_formats import is_csv, read_csv, read_jsonl
 from backend.exchange.imports.token_exports import is_token_export, read_token_export
-from backend.exchange.imports.trackio import read_trackio
 from backend.exchange.imports.trl import read_trl
 from backend.exchange.imports.verl import read_verl_file, read_verl_rollouts
 from backend.exchange.imports.wandb import read_wandb
@@ -77,10 +78,11 @@ FORMATS: dict[str, Format] = {
     "verl-console": Format("verl console output", "verl", read_console, restarts=True),
     "notebook": Format("Jupyter notebook", "text", read_notebook, restarts=True),
     "html": Format("HTML page with a table", "text", read_html, restarts=True),
-    "mlflow": Format("metric file of MLflow", "text", read_metric_file),
+    "mlflow": Format("metric file of MLflow", "mlflow", read_metric_file),
     "tensorboard": Format("TensorBoard event file", "tensorboard", lambda file: [read_tensorboard(file)]),
     "wandb": Format("W&B .wandb file", "wandb", lambda file: [read_wandb(file)]),
-    "trackio": Format("Trackio database", "trackio", read_trackio),
+    "swanlab": Format("SwanLab .swanlab file", "swanlab", lambda file: [read_swanlab(file)]),
+    "sqlite": Format("database of Trackio or MLflow", "", read_database),
     "zip": Format("zip archive of logs", "", lambda file: read_archive(file, "zip", _read_member)),
     "tar": Format("tar archive of logs", "", lambda file: read_archive(file, "tar", _read_member)),
 }
@@ -90,7 +92,13 @@ ZIP = b"PK\x03\x04"
 TORCH = b"/data.pkl"
 """Suffix of the name of the first file in a zip archive that torch has written."""
 MAX_MEMBER_CHARACTERS = 400
-MAGIC_BYTES = ((b"PAR1", "parquet"), (ZIP, "zip"), (b"SQLite format 3\0", "trackio"))
+MAGIC_BYTES = (
+    (leveldb_log.WANDB, "wandb"),
+    (leveldb_log.SWANLAB, "swanlab"),
+    (b"PAR1", "parquet"),
+    (ZIP, "zip"),
+    (b"SQLite format 3\0", "sqlite"),
+)
 
 FOREIGN = (
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd: unpack it first"),
@@ -107,8 +115,6 @@ def detect(file: IO[bytes]) -> str:
     head = file.read(HEAD_BYTES)
     if not head.strip():
         raise BadLog("is empty")
-    if head.startswith(wandb_file.MAGIC):
-        return "wandb"
     if tfrecord.is_framed(head):
         return "tensorboard"
     if head.startswith(ZIP) and TORCH in head[:MAX_MEMBER_CHARACTERS]:

@@ -10,10 +10,11 @@ import struct
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from backend.base.sandbox.operation import Operation, Request
-from backend.exchange.imports import tfrecord, wandb_file
+from backend.exchange.imports import leveldb_log, tfrecord
 from backend.exchange.imports.protobuf import Value, fields, float32, float64, to_signed, varint
 
 MAX_RUNS = 100
@@ -282,13 +283,111 @@ def _take_run(log_part: LogPart, content: bytes) -> None:
             log_part.facts["started_at"] = float(seconds[0]) if seconds else None
 
 
+# ---------------------------------------------------------------- SwanLab
+
+SWANLAB_SYSTEM = "__swanlab__"
+"""Prefix of metrics of the machine, whose steps are those of their own clock."""
+SWANLAB_WORDS = ("NaN", "INF")
+SWANLAB_FAILURES = {2: "crashed", 3: "was aborted"}
+
+
+def take_swanlab_record(log_part: LogPart, content: bytes) -> None:
+    """Read a `Record`: start = 10, finish = 11, scalar = 13; or its predecessor in JSON."""
+    if content.startswith(b"{"):
+        _take_swanlab_json(log_part, _json(content))
+        return
+    for number, value in fields(content):
+        if not isinstance(value, bytes):
+            continue
+        if number == 10:
+            texts = {name: text for name, text in fields(value) if isinstance(text, bytes)}
+            log_part.facts["name"] = texts.get(4, b"").decode(errors="replace")[:200]
+        elif number == 11:
+            _take_swanlab_end(log_part, value)
+        elif number == 13:
+            _take_swanlab_scalar(log_part, value)
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("a record is nested too deeply") from None
+
+
+def _take_swanlab_scalar(log_part: LogPart, content: bytes) -> None:
+    """Read a `ScalarRecord`: key = 1, step = 2, timestamp = 4, value = 5 {number = 1}; zeros are omitted."""
+    key, step, time, number = "", 0, math.nan, None
+    for field, value in fields(content):
+        if field == 1 and isinstance(value, bytes):
+            key = value.decode(errors="replace")
+        elif field == 2 and isinstance(value, int):
+            step = to_signed(value)
+        elif field == 4 and isinstance(value, bytes):
+            parts = {name: part for name, part in fields(value) if isinstance(part, int)}
+            time = to_signed(parts.get(1, 0)) + parts.get(2, 0) / 1e9
+        elif field == 5 and isinstance(value, bytes):
+            bits = next((bits for name, bits in fields(value) if name == 1 and isinstance(bits, int)), 0)
+            number = float64(bits)
+    if number is not None and not key.startswith(SWANLAB_SYSTEM):
+        log_part.add(Point(key, step, number, time))
+
+
+def _take_swanlab_end(log_part: LogPart, content: bytes) -> None:
+    """Read a `FinishRecord`: state = 1, error = 2."""
+    parts = dict(fields(content))
+    state, error = parts.get(1), parts.get(2, b"")
+    if state in SWANLAB_FAILURES:
+        lines = error.decode(errors="replace").strip().splitlines() if isinstance(error, bytes) else []
+        log_part.facts["failure"] = (
+            lines[-1][:300] if lines else f"SwanLab recorded that the run {SWANLAB_FAILURES[state]}"
+        )
+
+
+def _take_swanlab_json(log_part: LogPart, record: Any) -> None:
+    """Read a record of versions 0.6 and 0.7, `{"model_type": "Scalar", "data": {...}}`."""
+    data = record.get("data") if isinstance(record, dict) else None
+    if not isinstance(data, dict):
+        return
+    match record.get("model_type"):
+        case "Experiment":
+            log_part.facts["name"] = str(data.get("name") or "")[:200]
+        case "Footer":
+            if data.get("success") is False:
+                log_part.facts["failure"] = "SwanLab recorded that the run failed"
+        case "Scalar":
+            metric, key, step = data.get("metric"), str(data.get("key")), data.get("step")
+            if not isinstance(metric, dict) or type(step) is not int or key.startswith(SWANLAB_SYSTEM):
+                return
+            number = metric.get("data")
+            if isinstance(number, int | float) or number in SWANLAB_WORDS:
+                log_part.add(Point(key, step, float(number), unix_time(metric.get("create_time"))))
+
+
+def unix_time(text: Any) -> float:
+    """Return the Unix time of a time in ISO 8601, or NaN."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except (ValueError, OverflowError):
+        return math.nan
+
+
 def _events(request: Request) -> dict[str, Any]:
     return read_part(tfrecord.records(b64decode(request["data"])), take_event)
 
 
 def _wandb(request: Request) -> dict[str, Any]:
     window, offset = b64decode(request["data"]), int(request["offset"])
-    return read_part(wandb_file.records(window, offset), take_wandb_record)
+    return read_part(leveldb_log.records(window, offset), take_wandb_record)
 
 
-OPERATIONS = {"tensorboard": Operation(_events), "wandb": Operation(_wandb)}
+def _swanlab(request: Request) -> dict[str, Any]:
+    window, offset = b64decode(request["data"]), int(request["offset"])
+    return read_part(leveldb_log.records(window, offset), take_swanlab_record)
+
+
+OPERATIONS = {
+    "tensorboard": Operation(_events),
+    "wandb": Operation(_wandb),
+    "swanlab": Operation(_swanlab),
+}

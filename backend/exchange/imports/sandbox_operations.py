@@ -2,16 +2,16 @@
 
 from backend.exchange.imports import (
     archive_operations,
+    database_operations,
     operations,
     parquet_operations,
     torch_operations,
-    trackio_operations,
 )
 
 OPERATIONS = {
     **operations.OPERATIONS,
     **parquet_operations.OPERATIONS,
-    **trackio_operations.OPERATIONS,
+    **database_operations.OPERATIONS,
     **archive_operations.OPERATIONS,
     **torch_operations.OPERATIONS,
 }

@@ -7,9 +7,15 @@ Format: tensorboard.compat.proto.event_pb2, versions 2.10 to 2.20.
 from array import array
 from typing import Any
 
-import numpy as np
-
-from backend.exchange.imports.binary import PART_BYTES, BinaryReader, Points, build_table, join_points
+from backend.exchange.imports.binary import (
+    PART_BYTES,
+    BinaryReader,
+    Points,
+    Times,
+    build_table,
+    join_points,
+    times_of,
+)
 from backend.exchange.imports.lines import parse
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
@@ -44,9 +50,8 @@ def read_tensorboard(log_file: LogFile) -> Log:
     points = join_points(chunks)
     if not len(points.value):
         raise BadLog("has no scalars")
-    log = Log(
-        build_table(points, "step", _seconds(points.time)), _read_metadata(points, metadata), step="step"
-    )
+    times = times_of(points)
+    log = Log(build_table(points, "step", times.columns), _read_metadata(times, metadata), step="step")
     log.metadata.notes += notes
     return log
 
@@ -70,13 +75,7 @@ def merged_events(logs: list[Log]) -> Log:
     return first
 
 
-def _seconds(times: Any) -> dict[str, Any]:
-    """Return the seconds since the first value, under the name that W&B uses."""
-    finite = times[np.isfinite(times)]
-    return {"_runtime": times - finite.min()} if len(finite) else {}
-
-
-def _read_metadata(points: Points, metadata: dict[str, Any]) -> LogMetadata:
+def _read_metadata(times: Times, metadata: dict[str, Any]) -> LogMetadata:
     config: Any = {}
     for name in ARGUMENTS:
         try:
@@ -84,10 +83,10 @@ def _read_metadata(points: Points, metadata: dict[str, Any]) -> LogMetadata:
         except ValueError:
             continue
     config = config if isinstance(config, dict) else {}
-    seed, times = config.get("seed"), points.time[np.isfinite(points.time)]
+    seed = config.get("seed")
     return LogMetadata(
         config=config,
         seed=seed if type(seed) is int else None,
-        started_at=float(times.min()) if len(times) else None,
-        finished_at=float(times.max()) if len(times) else None,
+        started_at=times.started_at,
+        finished_at=times.finished_at,
     )

@@ -14,8 +14,8 @@ import { lookup } from '../lib/lookup.js';
 const LONGEST_NAME = 200;
 const ROWS = 'rows';
 const KINDS = `what a trainer prints, a notebook or a table; CSV, JSONL or Parquet; a trainer_state.json of TRL;
-  dumps of completions; a TensorBoard event file, a .wandb file, a database of Trackio; a zip or tar file of such
-  files; or a run's archive. Several files, or a directory, are imported together`;
+  dumps of completions; a TensorBoard event file, a .wandb or .swanlab file, a database of MLflow or Trackio; a zip or
+  tar file of such files; or a run's archive. Several files, or a directory, are imported together`;
 
 /** Returns the parameters of the request: only choices that differ from the service's guess. */
 const makeParameters = (file, { names, steps, mapping, runs }) => ({

@@ -9,6 +9,8 @@ const TITLES = {
   tensorboard: 'TensorBoard',
   wandb: 'W&B',
   trackio: 'Trackio',
+  mlflow: 'MLflow',
+  swanlab: 'SwanLab',
   csv: 'CSV',
   parquet: 'Parquet',
   jsonl: 'JSONL',

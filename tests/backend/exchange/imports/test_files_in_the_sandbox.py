@@ -1,4 +1,4 @@
-"""Tests of the import of Parquet files, Trackio databases and archives, both genuine and hostile."""
+"""Tests of the import of Parquet files, databases and archives, both genuine and hostile."""
 
 import gzip
 import io
@@ -89,7 +89,7 @@ def row(run, step, cells):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("completions.parquet", "parquet"), ("trackio.parquet", "parquet"), ("trackio.db", "trackio")],
+    [("completions.parquet", "parquet"), ("trackio.parquet", "parquet"), ("trackio.db", "sqlite")],
 )
 def test_the_type_of_a_file_is_recognised_by_its_content(name, kind):
     assert detect(io.BytesIO((LOGS / name).read_bytes())) == kind
@@ -273,21 +273,78 @@ def test_a_table_of_trackio_with_long_completions_is_read_in_pieces(texts, chara
     assert {step for step, _ in group_sizes} == {1, 2}
 
 
+MLFLOW_TABLES = (
+    "CREATE TABLE runs (run_uuid TEXT, name TEXT, status TEXT, lifecycle_stage TEXT)",
+    "CREATE TABLE params (key TEXT, value TEXT, run_uuid TEXT)",
+    "CREATE TABLE metrics (key TEXT, value FLOAT, timestamp BIGINT, run_uuid TEXT, step INT, is_nan INT)",
+)
+
+
+def mlflow_run(run, status, rewards, stage="active"):
+    """Return statements that add a run with rewards, NaN as None, and a metric of the machine."""
+    yield f"INSERT INTO runs VALUES ('{run}', 'name of {run}', '{status}', '{stage}')"  # noqa: S608
+    for step, reward in enumerate(rewards):
+        value = (reward or 0.0, 1_795_980_448_500 + 1000 * step, run, step, reward is None)
+        yield f"INSERT INTO metrics VALUES ('reward', {', '.join(map(repr, value))})"  # noqa: S608
+        yield f"INSERT INTO metrics VALUES ('system/cpu', 9.0, 5, '{run}', {step + 100}, 0)"  # noqa: S608
+
+
+def test_runs_of_an_mlflow_database_have_values_config_and_failure():
+    params = [("learning_rate", "1e-06"), ("beta", "0.04"), ("bf16", "True"), ("seed", "7"), ("loss", "dapo")]
+    logs = plans_by_name(
+        database(
+            *MLFLOW_TABLES,
+            *mlflow_run("b", "FAILED", [0.5, None, 1.7976931348623157e308]),
+            *mlflow_run("a", "FINISHED", [0.25, 0.75]),
+            *mlflow_run("c", "FINISHED", [1.0], stage="deleted"),
+            *(f"INSERT INTO params VALUES ('{key}', '{value}', 'a')" for key, value in params),  # noqa: S608
+        )
+    )
+    assert list(logs) == ["name of b", "name of a"]
+    failed, finished = logs.values()
+    rewards = points(failed, "reward/mean")
+    assert (rewards[0], rewards[2], math.isnan(rewards[1])) == (0.5, math.inf, True)
+    assert failed.log.metadata.failure == "MLflow recorded that the run failed"
+    assert points(finished, "reward/mean") == {0: 0.25, 1: 0.75}
+    assert points(finished, "time/wall_seconds") == {0: 0.0, 1: 1.0}
+    assert "system/cpu" not in finished.series
+    metadata = finished.log.metadata
+    assert metadata.config == {
+        "learning_rate": 1e-6,
+        "beta": 0.04,
+        "bf16": True,
+        "seed": 7,
+        "loss": "dapo",
+    }
+    assert (metadata.seed, metadata.failure, finished.log.origin) == (7, "", "mlflow")
+
+
+def test_only_the_newest_runs_of_a_large_database_are_read():
+    runs = [row(f"run {n}", 1, {"reward": n}) for n in range(102)]
+    logs = parse_logs(database(METRICS_TABLE, *runs))
+    assert [logs[0].metadata.name, logs[-1].metadata.name, len(logs)] == ["run 2", "run 101", 100]
+    assert logs[0].metadata.notes == ["Only the newest 100 runs of the database are read."]
+
+
 FORGED_TABLE = METRICS_TABLE.replace("CREATE TABLE metrics", "CREATE TABLE real")
 
 
 @pytest.mark.parametrize(
     ("statements", "reason"),
     [
-        (["CREATE TABLE t (a)"], "there is no table of metrics as Trackio makes it"),
+        (["CREATE TABLE t (a)"], "there is no table of metrics as Trackio or MLflow makes it"),
         ([FORGED_TABLE, "CREATE VIEW metrics AS SELECT * FROM real"], "metrics is not a plain table"),
         (
             ["CREATE VIRTUAL TABLE metrics USING fts5(run_name, step)"],
             "metrics is not a plain table",
         ),
+        (
+            [*MLFLOW_TABLES[1:], "CREATE TABLE real (a)", "CREATE VIEW runs AS SELECT * FROM real"],
+            "runs is not a plain table",
+        ),
     ],
 )
-def test_a_database_that_is_not_trackios_gets_one_sentence(statements, reason):
+def test_a_database_of_another_program_gets_one_sentence(statements, reason):
     with pytest.raises(BadLog, match=reason):
         parse_logs(database(*statements))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.exchange.imports import tfrecord, wandb_file
+from backend.exchange.imports import leveldb_log, tfrecord
 from backend.exchange.imports.binary import BinaryReader
 from backend.exchange.imports.formats import detect, read_logs
 from backend.exchange.imports.log_file import ImportSandbox, LogFile
@@ -224,29 +224,29 @@ def test_invalid_messages_are_errors_and_allocate_no_memory(message):
 # ---------------------------------------------------------------- W&B by hand
 
 
-def split_into_chunks(records):
-    """Return the bytes of a `.wandb` file with these records."""
-    file = bytearray(wandb_file.MAGIC + struct.pack("<HB", 0xBEE1, 0))
+def split_into_chunks(records, magic=leveldb_log.WANDB):
+    """Return the bytes of a `.wandb` or `.swanlab` file with these records."""
+    file = bytearray(magic + struct.pack("<HB", 0xBEE1, 0))
     for record in records:
-        kind, remainder = wandb_file.FIRST, record
+        kind, remainder = leveldb_log.FIRST, record
         while True:
-            room = wandb_file.BLOCK_BYTES - len(file) % wandb_file.BLOCK_BYTES
-            if room < wandb_file.HEADER_BYTES:
+            room = leveldb_log.BLOCK_BYTES - len(file) % leveldb_log.BLOCK_BYTES
+            if room < leveldb_log.HEADER_BYTES:
                 file += b"\0" * room
-                room = wandb_file.BLOCK_BYTES
+                room = leveldb_log.BLOCK_BYTES
             fragment, remainder = (
-                remainder[: room - wandb_file.HEADER_BYTES],
-                remainder[room - wandb_file.HEADER_BYTES :],
+                remainder[: room - leveldb_log.HEADER_BYTES],
+                remainder[room - leveldb_log.HEADER_BYTES :],
             )
             if not remainder:
-                kind = wandb_file.FULL if kind == wandb_file.FIRST else wandb_file.LAST
+                kind = leveldb_log.FULL if kind == leveldb_log.FIRST else leveldb_log.LAST
             file += (
                 struct.pack("<IHB", zlib.crc32(fragment, zlib.crc32(bytes([kind]))), len(fragment), kind)
                 + fragment
             )
             if not remainder:
                 break
-            kind = wandb_file.MIDDLE
+            kind = leveldb_log.MIDDLE
     return bytes(file)
 
 
@@ -297,6 +297,66 @@ def test_a_wandb_chunk_with_a_wrong_checksum_is_reported():
 def test_a_record_that_is_too_large_is_reported():
     with pytest.raises(BadLog, match="has a record of more than 8,388,608 bytes"):
         plan_content(split_into_chunks([history(1, loss=1.0), config(huge="z" * 9_000_000)]))
+
+
+# ---------------------------------------------------------------- SwanLab by hand
+
+
+def swanlab_scalar(key, step, value):
+    """Return a record as SwanLab 0.10 writes it, in which zeros are omitted."""
+    time = field(1, 1_795_980_448 + step) + field(2, 815_341_000)
+    number = b"\x09" + struct.pack("<d", value) if value else b""
+    parts = field(1, key.encode()) + (field(2, step) if step else b"") + field(4, time) + field(5, number)
+    return field(1, 8) + field(13, parts)
+
+
+def swanlab_json(kind, **data):
+    """Return a record as SwanLab 0.6 and 0.7 write it."""
+    return json.dumps({"model_type": kind, "data": data}).encode()
+
+
+def swanlab_json_scalar(key, step, value):
+    metric = {"index": step, "data": value, "create_time": f"2026-11-29T19:27:{step:02}.632829+00:00"}
+    return swanlab_json("Scalar", metric=metric, key=key, step=step, epoch=step + 1)
+
+
+SWANLAB_RUNS = {
+    "protobuf": [
+        field(10, field(1, b"p") + field(4, b"radiant-cat-15")),
+        field(12, field(3, b"train/reward")),
+        *(swanlab_scalar("train/reward", step, value) for step, value in enumerate((0.0, 0.5, math.nan))),
+        swanlab_scalar("__swanlab__.cpu.pct", 0, 99.0),
+        field(11, field(1, 2) + field(2, b"Traceback (most recent call last):\nRuntimeError: boom\n")),
+    ],
+    "JSON": [
+        swanlab_json("Header", backup_type="DEFAULT"),
+        swanlab_json("Experiment", id="m6", name="radiant-cat-15"),
+        *(swanlab_json_scalar("train/reward", step, value) for step, value in enumerate((0.0, 0.5, "NaN"))),
+        swanlab_json_scalar("__swanlab__.cpu.pct", 0, 99.0),
+        swanlab_json("Footer", success=False),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "failure"),
+    [("protobuf", "RuntimeError: boom"), ("JSON", "SwanLab recorded that the run failed")],
+)
+def test_scalars_name_times_and_failure_of_a_run_of_swanlab(kind, failure):
+    plan = plan_content(split_into_chunks(SWANLAB_RUNS[kind], leveldb_log.SWANLAB))
+    rewards = points(plan, "reward/mean")
+    assert (rewards[0], rewards[1]) == (0.0, 0.5)
+    assert math.isnan(rewards[2])
+    assert points(plan, "time/wall_seconds") == {0: 0.0, 1: 1.0, 2: 2.0}
+    assert not any("swanlab" in name for name in plan.series)
+    facts = plan.log.metadata
+    assert (plan.log.origin, facts.name, facts.failure) == ("swanlab", "radiant-cat-15", failure)
+
+
+@pytest.mark.parametrize("record", [b"{", b'{"a":' * 50_000, b"\xff" * 40])
+def test_a_damaged_record_of_swanlab_is_reported(record):
+    with pytest.raises(BadLog, match=r"^is damaged after byte 7"):
+        plan_content(split_into_chunks([record], leveldb_log.SWANLAB))
 
 
 # ---------------------------------------------------------------- replies of the sandbox are not trusted

@@ -1,8 +1,9 @@
-"""Framing of `.wandb` files: the log format of LevelDB after a header of seven bytes.
+"""Framing of `.wandb` and `.swanlab` files: the log format of LevelDB after a header of seven bytes.
 
 Blocks of 32 KiB contain chunks: checksum, length, type, data. A record consists of one chunk, or of a first,
 middle and last chunks.
-Format: wandb.sdk.internal.datastore, versions 0.16 to 0.31.
+Formats: wandb.sdk.internal.datastore, versions 0.16 to 0.31; swanlab.sdk.internal.core_python.store,
+versions 0.6 to 0.10.
 """
 
 import struct
@@ -11,7 +12,8 @@ from collections.abc import Iterator
 
 from backend.exchange.imports.tfrecord import Record
 
-MAGIC = b":W&B"
+WANDB, SWANLAB = b":W&B", b":SWL"
+"""First bytes of a file."""
 HEADER_BYTES = 7
 BLOCK_BYTES = 32_768
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
