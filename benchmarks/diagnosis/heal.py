@@ -200,9 +200,9 @@ def table(records: list[dict[str, Any]], subject: Subject) -> str:
     """Return the heal rates and all plants in Markdown."""
     fallen_records = [record for record in records if record["verdict"] in BAD_VERDICTS]
     lines = [
-        f"{len(records)} plants, of which {len(fallen_records)} made the run fall or kept it from learning.",
+        f"{len(records)} runs with an injected fault, of which {len(fallen_records)} fell or did not learn.",
         "",
-        "| planted collapses healed by | runs | share | 95 % interval |",
+        "| repaired by | runs | share | 95 % interval |",
         "|---|---|---|---|",
         share_row("the first remedy", (_heals(record, 1) for record in fallen_records)),
         share_row("one of the first three", (_heals(record, MAX_REMEDIES) for record in fallen_records)),
@@ -211,7 +211,7 @@ def table(records: list[dict[str, Any]], subject: Subject) -> str:
             "no change, with another seed", (not record.get("recurs", True) for record in fallen_records)
         ),
         "",
-        "| planted | fell | first cause | healed by the first remedy | by a third of the learning rate |",
+        "| fault | fell | first cause | repaired by the first remedy | by a third of the learning rate |",
         "|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *_rows(records, subject)]) + "\n"

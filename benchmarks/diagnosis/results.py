@@ -138,11 +138,11 @@ def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
     unharmed_runs = [run for run in runs if run.key.plant and not run.has_fallen]
     unlearned_count = len(runs) - len(healthy_runs) - len(fallen_runs) - len(unharmed_runs)
     unlearned_note = (
-        f" {unlearned_count} runs without a plant never learned and are left out." if unlearned_count else ""
+        f" {unlearned_count} runs without a fault never learned and are left out." if unlearned_count else ""
     )
     lines = [
         (
-            f"{len(runs)} runs: {len(healthy_runs)} healthy; {len(fallen_runs)} planted fell, "
+            f"{len(runs)} runs: {len(healthy_runs)} healthy; {len(fallen_runs)} with a fault fell, "
             f"{len(unharmed_runs)} unharmed.{unlearned_note}"
         ),
         "",
@@ -150,14 +150,14 @@ def report(results: Mapping[Planted, Mapping[str, Any]], split: Split) -> str:
         "|---|---|---|---|",
         share_row("falls that are found", (run.is_ill for run in fallen_runs)),
         share_row("healthy runs reported as broken", (run.is_ill for run in healthy_runs)),
-        share_row("planted cause first", (run.rank == 1 for run in fallen_runs)),
-        share_row("planted cause among the first two", (0 < run.rank <= 2 for run in fallen_runs)),
+        share_row("injected fault named first", (run.rank == 1 for run in fallen_runs)),
+        share_row("injected fault among the first two causes", (0 < run.rank <= 2 for run in fallen_runs)),
         share_row(
             "runs without a verdict", (run.diagnosis.outcome.verdict == "inconclusive" for run in runs)
         ),
-        share_row("plants that did no harm, reported as broken", (run.is_ill for run in unharmed_runs)),
+        share_row("harmless faults, reported as broken", (run.is_ill for run in unharmed_runs)),
         "",
-        "| planted | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
+        "| fault | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
         "|---|---|---|---|---|---|---|---|",
         *(
             _row(name, [run for run in fallen_runs if run.key.plant == name], fallen_runs)
@@ -183,14 +183,14 @@ def later_report(results: Mapping[Planted, Mapping[str, Any]]) -> str:
     unharmed_runs = [run for run in runs if not run.has_fallen]
     ill_count = sum(run.is_ill for run in unharmed_runs)
     summary = (
-        f"{len(runs)} runs with causes that were planted later, by the same recipes and detectors, counted "
+        f"{len(runs)} runs with faults that were injected later, by the same recipes and detectors, counted "
         f"only here: {len(fallen_runs)} fell, {len(unharmed_runs)} unharmed, "
         f"of which {ill_count} are reported as broken."
     )
     lines = [
         summary,
         "",
-        "| planted later | fell | found | cause first | among two | onset off, median | 9 in 10 |",
+        "| injected later | fell | found | cause first | among two | onset off, median | 9 in 10 |",
     ]
     lines += ["|---|---|---|---|---|---|---|"]
     lines += [_row(name, [run for run in fallen_runs if run.key.plant == name]) for name in LATER_PLANTS]
@@ -230,7 +230,7 @@ def _rate_half_withheld(results: Mapping[Planted, Mapping[str, Any]], split: Spl
     fallen_runs = _fallen(judge_split(results, split, half_withheld))
     nameable_runs = [run for run in fallen_runs if can_be_named(half_withheld(run.log, run.key), run.cause)]
     return [
-        "| half of the metrics, one that the planted cause requires among them | share | 95 % interval |",
+        "| half of the metrics, one that the injected fault requires among them | share | 95 % interval |",
         "|---|---|---|",
         _rate("cause first", [run.rank == 1 for run in nameable_runs]),
         _rate("among the first two", [0 < run.rank <= 2 for run in nameable_runs]),

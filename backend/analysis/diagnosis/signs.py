@@ -15,27 +15,27 @@ Detector = Callable[[Log, Outcome], Answer]
 
 
 TITLES = {
-    "non_finite": "Numbers that are not finite",
-    "verifier": "The reward changed, not the policy",
-    "mismatch": "Sampler and learner disagree",
-    "staleness": "Samples are too old for their updates",
+    "non_finite": "NaN or infinite values",
+    "verifier": "Broken reward or verifier",
+    "mismatch": "Training-inference mismatch",
+    "staleness": "Samples are stale (off-policy)",
     "router_drift": "The router moved to other experts",
     "update_size": "Updates are too large",
     "kl_pull": "The KL term drives the update",
-    "kl_runaway": "The policy runs away from the reference",
+    "kl_runaway": "KL to the reference exploded",
     "entropy_explosion": "Entropy exploded",
     "entropy_collapse": "Entropy collapsed",
-    "displacement": "Right answers become less likely",
+    "displacement": "Likelihood displacement",
     "repetition": "Completions repeat themselves",
     "broken_format": "The format broke",
     "language_mix": "Completions mix scripts",
-    "length_blowup": "Completions grew to the cap",
+    "length_blowup": "Completions grew to the length limit",
     "length_collapse": "Completions shrank",
-    "reward_hacking": "Reward is earned without right answers",
-    "overfitting": "Training problems improve, held-out ones do not",
-    "vanishing_signal": "Groups carry no signal",
+    "reward_hacking": "Reward hacking",
+    "overfitting": "Overfitting to the training problems",
+    "vanishing_signal": "No learning signal (zero-variance groups)",
     "critic": "The critic mispredicts",
-    "dead_run": "The policy does not move",
+    "dead_run": "The policy does not change",
 }
 
 

@@ -157,7 +157,7 @@ def architectures() -> str:
     rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED_MODEL_TYPES.items())]
     return (
         f"Tested model types: {tested_types}.\n\n"
-        f"Refused at the form:\n\n{_table(['model type', 'why'], rows)}"
+        f"Not supported (the launch form rejects them):\n\n{_table(['model type', 'why'], rows)}"
     )
 
 
