@@ -8,6 +8,8 @@ COMPILE := .venv/bin/python -m piptools compile --quiet --strip-extras --no-anno
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --generate-hashes --allow-unsafe
 # The lines of a lock that belong to one package, with its hashes.
 APART = awk '/^[^ ]/ { drop = /^(\#|torch==|triton==|nvidia-|cuda-|pycosat==|accelerate==|peft==|reasoning-gym==)/ && !/^nvidia-ml-py==/ } NF && !drop'
+# The first lock, and what the second one pins beside it.
+ABOVE = { echo "-r $(1)"; awk 'NR == FNR { if (/^[^ ]/) seen[$$1]; next } /^[^ ]/ { keep = !($$1 in seen) } keep' $(1) $(2); } > .venv/draft && cp .venv/draft $(2)
 ONLY_NODEPS = awk '/^[^ ]/ { keep = /^(accelerate|peft|reasoning-gym)==/ } keep'
 # A third of the tests' time is spent waiting for other processes, so two cores have work for three.
 PROCESSES ?= 3
@@ -140,6 +142,8 @@ lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows, wit
 	@{ grep '^#' requirements-nodeps.lock; $(ONLY_NODEPS) requirements.lock; } > .venv/draft && cp .venv/draft requirements-nodeps.lock
 	@for lock in requirements.lock requirements-dev.lock requirements-service.lock; do $(APART) $$lock > .venv/draft && cp .venv/draft $$lock; done
 	@sed -i -E 's/^(async-timeout==[0-9.]+)/\1 ; python_full_version < "3.11.3"/' requirements*.lock
+	@$(call ABOVE,requirements.lock,requirements-dev.lock)
+	@$(call ABOVE,requirements-service.lock,requirements.lock)
 
 learning-evidence: .venv/runtime.stamp ## train the recipes with three seeds each and tabulate what they learned
 	@.venv/bin/python -m benchmarks.learning $(ARGS)
@@ -178,11 +182,11 @@ INSTALL = .venv/bin/python $(ALONE) sh -c 'test -e $@ && test -z "$$(find $^ -ne
   $(PIP) install --require-hashes -r $< && $(PIP) install -r requirements-torch.lock && \
   $(PIP) install --no-deps --require-hashes -r requirements-nodeps.lock && touch .venv/runtime.stamp $@; }'
 
-.venv/runtime.stamp: requirements.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/grpolab
+.venv/runtime.stamp: requirements.lock requirements-service.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/grpolab
 	@echo "Installing the pinned dependencies into .venv (the first time takes a few minutes) ..."
 	@$(INSTALL)
 
-.venv/dev.stamp: requirements-dev.lock requirements.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/grpolab
+.venv/dev.stamp: requirements-dev.lock requirements.lock requirements-service.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/grpolab
 	@echo "Installing the pinned dependencies of the tests into .venv ..."
 	@$(INSTALL)
 

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LOCK_FILES = (
     "requirements.lock",
+    "requirements-service.lock",
     "requirements-torch.lock",
     "requirements-nodeps.lock",
     "requirements-dev.lock",

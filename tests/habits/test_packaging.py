@@ -25,9 +25,11 @@ TRAINER_REQUIREMENTS = [Requirement(text) for text in PROJECT["optional-dependen
 DEV_REQUIREMENTS = [Requirement(text) for text in PROJECT["optional-dependencies"]["dev"]]
 NODEPS_LOCK = (ROOT / "requirements-nodeps.lock").read_text()
 TORCH_LOCK = (ROOT / "requirements-torch.lock").read_text()
+LOCK_NAMES = ("requirements-service.lock", "requirements.lock", "requirements-dev.lock")
+"""Locks of the service, of the trainer and of the tests; each one begins with the one before."""
 LOCK_TEXT_BY_NAME = {
-    name: (ROOT / name).read_text()
-    for name in ("requirements.lock", "requirements-dev.lock", "requirements-service.lock")
+    name: "".join((ROOT / lower).read_text() for lower in LOCK_NAMES[: LOCK_NAMES.index(name) + 1])
+    for name in LOCK_NAMES
 }
 MACHINES = [
     {"python_version": python, "python_full_version": f"{python}.{patch}", "platform_machine": machine}
@@ -48,7 +50,9 @@ PARENT_BY_DISTRIBUTION = {
 
 def blocks(text: str) -> list[list[str]]:
     """Return the line and the hashes of each package."""
-    joined_lines = [line for line in text.replace("\\\n", "\0").splitlines() if not line.startswith("#")]
+    joined_lines = [
+        line for line in text.replace("\\\n", "\0").splitlines() if not line.startswith(("#", "-r "))
+    ]
     return [[part.strip() for part in line.split("\0")] for line in joined_lines]
 
 
