@@ -4,7 +4,6 @@ python -m benchmarks.diagnosis.shuffles
 """
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from backend.analysis.diagnosis.judge import judge
 from backend.analysis.diagnosis.log import Log, Series
 from benchmarks.diagnosis.results import share_row
 
-RESULTS_PATH = Path(__file__).parent / "shuffles.md"
 ORDER_COUNT = 40
 SEEDS = range(9)
 POINT_COUNTS = (8, 10, 15, 30, 60, 80, 120, 300, 1000)
@@ -60,9 +58,7 @@ def main() -> None:
         "Verdicts: "
         + ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in verdicts.most_common()),
     ]
-    text = "\n".join(lines) + ".\n"
-    RESULTS_PATH.write_text(text, encoding="utf-8")
-    print(text)
+    print("\n".join(lines) + ".")
 
 
 if __name__ == "__main__":

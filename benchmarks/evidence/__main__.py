@@ -3,9 +3,9 @@
     python -m benchmarks.evidence --claims c2 --seeds 2    the first seeds of one claim
     python -m benchmarks.evidence                          everything, more than half a day on 2 cores
 
-`runs.jsonl.zst` contains settings and curves of each examined run (`zstdcat` prints it), and results.md
-the tables made from them; both are never changed. The command prints the final held-out accuracy next to
-the recorded one.
+`runs.jsonl.zst` contains settings and curves of each examined run (`zstdcat` prints it), and
+docs/evidence.md the tables made from them; both are never changed. The command prints the final held-out
+accuracy next to the recorded one.
 """
 
 import argparse
