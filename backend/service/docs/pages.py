@@ -18,6 +18,7 @@ from backend.catalog.policies.architectures import REFUSED_MODEL_TYPES, TESTED_M
 from backend.config.fields import Row, Section, sections
 from backend.config.metrics import FAMILIES, METRICS, Metric
 from backend.config.presets import PRESETS
+from backend.service.docs.memory_table import CHANGES_BY_COLUMN, memory_rows
 from backend.service.monitoring.prometheus import GAUGES
 
 FOLDER = CODE_ROOT / "docs"
@@ -71,6 +72,7 @@ def tables() -> dict[str, str]:
         "settings": settings(),
         "causes": causes(),
         "architectures": architectures(),
+        "memory": _table(["model", *CHANGES_BY_COLUMN], memory_rows()),
     }
     return tables_by_name | benchmark_tables() | fault_totals()
 
