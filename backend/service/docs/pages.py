@@ -170,7 +170,17 @@ def fields() -> str:
     rows_by_path = {
         path: {row: options for row, options in rows if row.path == path} for path in sections_by_path
     }
-    return "\n\n".join(_section(section, rows_by_path[path]) for path, section in sections_by_path.items())
+    path_by_options = {
+        tuple(section.options.items()): path for path, section in reversed(sections_by_path.items())
+    }
+    texts = []
+    for path, section in sections_by_path.items():
+        first_path = path_by_options[tuple(section.options.items())]
+        if section.options and first_path != path:
+            texts.append(f"### `{path}`\n\nThe options and fields of [`{first_path}`](#{first_path}).")
+        else:
+            texts.append(_section(section, rows_by_path[path]))
+    return "\n\n".join(texts)
 
 
 def _section(section: Section, options_by_row: Mapping[Row, Iterable[str]]) -> str:
