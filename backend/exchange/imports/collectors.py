@@ -32,12 +32,28 @@ _PREFIXES = (
     re.compile(rb"\[pod/[\w./-]{1,200}\] "),
     _TASK,
 )
+_LOGGER_KEYS = {"level", "levelname", "logger", "logger_name", "name", "module", "filename", "func_name"}
+_LOGGER_KEYS |= {
+    "funcName",
+    "lineno",
+    "timestamp",
+    "time",
+    "asctime",
+    "process",
+    "thread",
+    "taskName",
+    "severity",
+}
 _KEYS_BY_TEXT = {
     "data": {"stream_name", "time"},
     "log": {"stream", "time", "attrs"},
-    "message": {"timestamp", "ingestionTime", "logStreamName", "eventId"},
+    "message": {"ingestionTime", "logStreamName", "eventId"} | _LOGGER_KEYS,
+    "event": _LOGGER_KEYS,
+    "textPayload": {"insertId", "resource", "labels", "logName", "receiveTimestamp", "severity", "timestamp"},
 }
-"""Other keys of a line's object by the key of its text, in Kaggle, Docker and CloudWatch."""
+"""Other keys of a line's object by the key of its text: in Kaggle, in Docker, in CloudWatch and
+python-json-logger, in structlog, and in Google Cloud.
+"""
 
 Unwrap = Callable[[bytes], bytes]
 
@@ -89,5 +105,5 @@ def _text_in_json(line: bytes) -> bytes | None:
     for key, other_keys in _KEYS_BY_TEXT.items():
         text = row.get(key)
         if isinstance(text, str) and row.keys() - {key} <= other_keys:
-            return text.encode(errors="replace") + (b"\n" if key == "message" else b"")
+            return text.encode(errors="replace") + (b"" if key in {"data", "log"} else b"\n")
     return None

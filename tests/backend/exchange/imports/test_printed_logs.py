@@ -424,6 +424,8 @@ LOG_COLLECTORS = {
         {"log": line + "\n", "stream": "stdout", "time": f"2026-03-02T10:11:{n:02}Z"}
     ),
     "CloudWatch": lambda n, line: json.dumps({"timestamp": n, "message": line, "ingestionTime": n}),
+    "structlog": lambda n, line: json.dumps({"event": line, "level": "info", "timestamp": f"2026-11-29T{n}"}),
+    "Google Cloud": lambda n, line: json.dumps({"textPayload": line, "insertId": f"{n}", "severity": "INFO"}),
 }
 
 
