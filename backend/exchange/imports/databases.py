@@ -11,9 +11,8 @@ from backend.exchange.imports.binary import Points, build_table, check_answer, j
 from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile, invalid_reply
-from backend.exchange.imports.operations import MAX_RUNS
 from backend.exchange.imports.parquet import add_completion
-from backend.exchange.imports.table import BadLog, Table, too_many_values
+from backend.exchange.imports.table import BadLog, Table, TooMany, too_many_values
 
 MAX_ROW = 2**62
 ORIGINS = {"run_id": "trackio", "run_name": "trackio", "run_uuid": "mlflow"}
@@ -32,7 +31,9 @@ class _Run(NamedTuple):
 
 
 def read_database(file: LogFile) -> list[Log]:
-    """Return a log for each of the newest runs; raise BadLog for a database of another program."""
+    """Return a log for each of the newest runs, as many as an import may have; raise BadLog for a database of
+    another program.
+    """
     reply = file.run_operation("database-runs")
     try:
         key, runs = (
@@ -47,14 +48,22 @@ def read_database(file: LogFile) -> list[Log]:
         raise invalid_reply() from None
     if not runs:
         raise BadLog("has no runs")
-    logs, remaining_values = [], file.max_values
-    for run in runs:
-        log = _read_run(file, run, remaining_values)
+    logs, remaining_values = list[Log](), file.max_values
+    for run in reversed(runs):
+        try:
+            log = _read_run(file, run, remaining_values)
+        except TooMany:
+            if not logs:
+                raise
+            break
         log.origin = origin
         remaining_values -= log.table.points
         logs.append(log)
-    if is_cut:
-        logs[0].metadata.notes.append(f"Only the newest {MAX_RUNS} runs of the database are read.")
+    logs.reverse()
+    if is_cut or len(logs) < len(runs):
+        subject = f"newest {len(logs)} runs" if len(logs) > 1 else "newest run"
+        verb = "are" if len(logs) > 1 else "is"
+        logs[0].metadata.notes.append(f"Only the {subject} of the database {verb} read.")
     return logs
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from backend.exchange.imports.archive import _gunzip, _inflate
+from backend.exchange.imports.databases import read_database
 from backend.exchange.imports.formats import FORMATS, detect, read_logs
-from backend.exchange.imports.log_file import ImportSandbox
+from backend.exchange.imports.log_file import ImportSandbox, LogFile
 from backend.exchange.imports.parquet_operations import _open
 from backend.exchange.imports.plan import plan_import
 from backend.exchange.imports.table import BadLog
@@ -324,6 +325,18 @@ def test_only_the_newest_runs_of_a_large_database_are_read():
     logs = parse_logs(database(METRICS_TABLE, *runs))
     assert [logs[0].metadata.name, logs[-1].metadata.name, len(logs)] == ["run 2", "run 101", 100]
     assert logs[0].metadata.notes == ["Only the newest 100 runs of the database are read."]
+
+
+def test_runs_beyond_the_limit_of_values_are_left_out():
+    """A run of four steps has twelve values with its steps and times."""
+    statements = (row(f"run {n}", step, {"reward": n}) for n in range(3) for step in range(4))
+    content = io.BytesIO(database(METRICS_TABLE, *statements))
+    with ImportSandbox() as sandbox:
+        logs = read_database(LogFile(content, sandbox, max_values=17))
+        with pytest.raises(BadLog, match="holds more than 2,000,000 values"):
+            read_database(LogFile(content, sandbox, max_values=3))
+    assert [log.metadata.name for log in logs] == ["run 1", "run 2"]
+    assert logs[0].metadata.notes == ["Only the newest 2 runs of the database are read."]
 
 
 FORGED_TABLE = METRICS_TABLE.replace("CREATE TABLE metrics", "CREATE TABLE real")
