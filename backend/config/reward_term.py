@@ -1,6 +1,6 @@
 """Base classes of reward terms, with the fields that they share."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -12,9 +12,6 @@ TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
 
 class Term(Frozen):
     """Base class of all reward terms."""
-
-    title: ClassVar[str]
-    """Name of the reward term on the launch form."""
 
     name: str
 

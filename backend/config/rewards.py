@@ -1,6 +1,6 @@
 """Config of the reward terms."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, JsonValue, field_validator
 
@@ -10,8 +10,6 @@ from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelRe
 
 class CorrectnessReward(Term):
     """Reward for a right answer."""
-
-    title = "Correct answer"
 
     name: Literal["correctness"] = "correctness"
 
@@ -44,8 +42,6 @@ class CorrectnessReward(Term):
 class ThinkFormatReward(ConditionTerm):
     """Reward for reasoning inside <think> tags before the answer."""
 
-    title = "Thinks in <think> tags"
-
     name: Literal["think_format"] = "think_format"
 
     weight: Weight = 0.2
@@ -67,8 +63,6 @@ class ThinkFormatReward(ConditionTerm):
 class BoxedFormatReward(ConditionTerm):
     """Reward for a complete boxed answer."""
 
-    title = "Boxes its answer"
-
     name: Literal["boxed_format"] = "boxed_format"
 
     @property
@@ -83,8 +77,6 @@ class LanguageReward(ConditionTerm):
     Letters are counted, but not LaTeX commands, tags, single Latin letters (variables) and Greek letters.
     Languages with the same script are not distinguished. If the prompt has no letters, any script is allowed.
     """
-
-    title = "Keeps to the prompt's script"
 
     name: Literal["language"] = "language"
 
@@ -108,8 +100,6 @@ class LengthReward(Term):
     section 2.3.3).
     """
 
-    title = "Shorter than its group"
-
     name: Literal["length"] = "length"
 
     @property
@@ -120,8 +110,6 @@ class LengthReward(Term):
 
 class EnvironmentReward(ConditionTerm):
     """The reward of the run's environment for the whole episode."""
-
-    title = "Environment"
 
     name: Literal["environment"] = "environment"
 
@@ -141,8 +129,6 @@ class PluginReward(StepTerm):
     function of one completion, `reward(prompt, text)`, or of a batch as in TRL, `reward(prompts, completions,
     **columns)`. Both may be `async`.
     """
-
-    title = "Plugin"
 
     name: Literal["plugin"] = "plugin"
 
@@ -212,16 +198,3 @@ BUILT_IN_TERM_NAMES = (
     "length_penalty",
 )
 """Names of terms in metrics and rollouts that plugins may not have."""
-
-
-def reward_catalog() -> list[dict[str, Any]]:
-    """Return all kinds of reward terms for the form, with the JSON Schemas of their parameters."""
-    return [
-        {
-            "name": term.model_fields["name"].default,
-            "title": term.title,
-            "note": (term.__doc__ or "").strip(),
-            "params": term.model_json_schema(),
-        }
-        for term in TERMS
-    ]

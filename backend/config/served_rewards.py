@@ -19,8 +19,6 @@ class CodeReward(ConditionTerm):
     prompt has tests, a completion counts as right, also for accuracy, if all tests pass.
     """
 
-    title = "Passes its tests"
-
     name: Literal["code"] = "code"
 
     weight: Weight = 1.0
@@ -68,8 +66,6 @@ class JudgeReward(StepTerm):
     completion and returns a number on a scale, which is mapped to 0 to 1. The policy may learn to please or
     to instruct the judge, so watch its completions.
     """
-
-    title = "Judged by a language model"
 
     name: Literal["judge"] = "judge"
 
@@ -135,8 +131,6 @@ class RewardModelReward(StepTerm):
     """The score of a reward model that the operator serves with vLLM at
     REWARD_MODEL_URL, route `/pooling`.
     """
-
-    title = "Scored by a reward model"
 
     name: Literal["reward_model"] = "reward_model"
 

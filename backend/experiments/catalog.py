@@ -19,7 +19,6 @@ from backend.config.presets import FAMILIES as PRESET_FAMILIES
 from backend.config.previews import previews, unpreviewable_labels
 from backend.config.problems import problem_catalog
 from backend.config.recipes import RECIPES
-from backend.config.rewards import reward_catalog
 from backend.config.rules.combinations import warnings
 from backend.config.run import RunConfig
 from backend.experiments.engine_reach import engine_warnings
@@ -181,12 +180,6 @@ def metric_catalog() -> Json:
 def problems() -> Json:
     """List the kinds of problem sources with the JSON Schemas of their parameters."""
     return _item_list(problem_catalog())
-
-
-@router.get("/rewards", response_model=Page)
-def rewards() -> Json:
-    """List the kinds of reward terms with the JSON Schemas of their parameters."""
-    return _item_list(reward_catalog())
 
 
 @router.post("/problems/preview", response_model=dict[str, Any])

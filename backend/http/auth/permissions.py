@@ -64,7 +64,6 @@ READS = (
     "GET /api/v1/evaluations",
     "GET /api/v1/metric-catalog",
     "GET /api/v1/problems",
-    "GET /api/v1/rewards",
     "GET /api/v1/policies",
     "GET /api/v1/datasets",
     "POST /api/v1/validate",  # computes, but changes nothing
