@@ -116,7 +116,6 @@ declare namespace Api {
     metrics: string[];
     is_in_config: boolean;
     share: number;
-    earliness: number;
     explained_by: string;
     remedy: RemedyItem;
   }

@@ -51,7 +51,6 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def _cause(ranked_cause: RankedCause) -> dict[str, Any]:
     return _finding(ranked_cause.finding) | {
         "share": ranked_cause.share,
-        "earliness": ranked_cause.earliness,
         "explained_by": ranked_cause.explained_by,
         "remedy": ranked_cause.remedy._asdict(),
     }

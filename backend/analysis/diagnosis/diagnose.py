@@ -209,21 +209,16 @@ def rank_causes(
         earliness = math.exp(-delay / width)
         weight = 1.0 if finding.tier == "specific" else CONSISTENT_WEIGHT
         weight *= 1 + SUSPECT_WEIGHT * sizes.get(finding.cause, 0.0)
-        scores[finding.cause] = (finding.strength * earliness * finding.lasting * weight, earliness)
-    total = sum(score for cause, (score, _) in scores.items() if not explanations[cause]) or 1.0
+        scores[finding.cause] = finding.strength * earliness * finding.lasting * weight
+    total = sum(score for cause, score in scores.items() if not explanations[cause]) or 1.0
     ordered_findings = sorted(
         findings,
-        key=lambda finding: (
-            bool(explanations[finding.cause]),
-            -scores[finding.cause][0],
-            finding.onset.middle,
-        ),
+        key=lambda finding: (bool(explanations[finding.cause]), -scores[finding.cause], finding.onset.middle),
     )
     return tuple(
         RankedCause(
             finding,
-            0.0 if explanations[finding.cause] else scores[finding.cause][0] / total,
-            scores[finding.cause][1],
+            0.0 if explanations[finding.cause] else scores[finding.cause] / total,
             explanations[finding.cause],
             remedy_for(finding.cause, log, suspects, is_first=finding is ordered_findings[0]),
         )

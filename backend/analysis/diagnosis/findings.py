@@ -51,8 +51,6 @@ class RankedCause(NamedTuple):
     finding: Finding
     share: float
     """Share of the total score of all root causes, or 0 if another cause explains it."""
-    earliness: float
-    """Earliness of the onset: 1 for the first signal, and less for later ones."""
     explained_by: str
     """Cause that explains this one, or "" for a root cause."""
     remedy: Remedy
