@@ -1,7 +1,6 @@
 """Measure one chart and the first page of the table, for this service and the peers, in turn."""
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,21 +65,19 @@ class Comparison:
 
     systems: list[System]
     reason_by_absent: dict[str, str]
-    load_average: float = 0.0
-    """Load of the machine over the last minute before measuring."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Amount of loaded data and number of requests."""
 
-    runs: int
-    steps: int
-    tables: Sequence[int]
-    rounds: int
-    measurement_seconds: float
+    runs: int = 50
+    steps: int = 10_000
+    tables: tuple[int, int] = (1_000, 10_000)
+    rounds: int = 5
+    measurement_seconds: float = 3.0
     """Duration of one measurement, in seconds."""
-    create_seconds: float
+    create_seconds: float = 600.0
     """Time limit for a peer to create the runs of a table, in seconds."""
 
 
@@ -128,7 +125,6 @@ def measure_beside(
     finally:
         for server in servers.values():
             server.stop()
-    comparison.load_average = os.getloadavg()[0]
     return comparison
 
 

@@ -25,8 +25,8 @@ from backend.storage.models import Attempt, Run
 from benchmarks.common.installation import installation
 from benchmarks.common.peers import ensure_python, run
 from benchmarks.curves.data import METRIC_NAME, make_names, make_values
-from benchmarks.scale.fill import seal_all
-from benchmarks.storage.rows import attempt_row, run_row
+from benchmarks.scale.fill import attempt_row, seal_all
+from benchmarks.storage.rows import run_row
 from benchmarks.storage.used import used_bytes
 
 HERE = Path(__file__).parent

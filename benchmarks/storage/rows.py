@@ -1,4 +1,4 @@
-"""Rows of an ended run without points."""
+"""The row of an ended run without points."""
 
 from typing import Any
 
@@ -23,8 +23,3 @@ def run_row(number: int, name: str, steps: int) -> dict[str, Any]:
         "status": "finished",
         "attempt": 1,
     }
-
-
-def attempt_row(run_id: str) -> dict[str, Any]:
-    """Return the row of a run's only attempt."""
-    return {"run_id": run_id, "number": 1, "from_step": -1, "worker_id": "w", "host": "h"}
