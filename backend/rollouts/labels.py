@@ -23,7 +23,6 @@ MAX_LABEL_CHARACTERS = 40
 MAX_NOTE_CHARACTERS = 2_000
 MAX_LABELS = 50
 """Maximum number of labels of one completion."""
-SUGGESTED_LABELS = ("hacked", "good", "weird")
 
 
 def _strip(text: str) -> str:

@@ -52,9 +52,7 @@ def main() -> None:
         sys.exit(f"export: {getattr(error, 'detail', error)}")
 
 
-def export_checkpoint(
-    checkpoint: Path, directory: Path, *, dtype: str = "", card: str = "", shard: str = MAX_SHARD_SIZE
-) -> None:
+def export_checkpoint(checkpoint: Path, directory: Path, *, dtype: str = "", card: str = "") -> None:
     """Write model, tokenizer and card, and leave nothing behind after an error.
 
     Raise BadCheckpoint if the checkpoint is damaged or the base differs, FileExistsError, DiskFault, or
@@ -72,7 +70,7 @@ def export_checkpoint(
         with translate_disk_errors(directory.parent, needed_bytes=needed_bytes):
             make_directory(draft)
             need_room(draft, needed_bytes)
-            model.save_pretrained(draft, max_shard_size=shard)
+            model.save_pretrained(draft, max_shard_size=MAX_SHARD_SIZE)
             AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False).save_pretrained(draft)
             if card:
                 (draft / "README.md").write_text(card)

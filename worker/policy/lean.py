@@ -44,7 +44,7 @@ class LeanModel:
     The layers are created on first use.
     """
 
-    def __init__(self, model: PreTrainedModel, *, copies: bool | None = None, prepacks: bool = False) -> None:
+    def __init__(self, model: PreTrainedModel, *, prepacks: bool = False) -> None:
         """Create the view.
 
         `prepacks` packs large matrices once for many products without gradient. Otherwise each product packs
@@ -56,7 +56,7 @@ class LeanModel:
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
         self.width: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
-        self.copies = self.head.weight.device.type == "cpu" if copies is None else copies
+        self.copies = self.head.weight.device.type == "cpu"
         self.prepacks = prepacks
 
     @cached_property

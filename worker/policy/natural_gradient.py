@@ -67,17 +67,13 @@ def natural_step(
     )._replace(grad_norm=norm)
 
 
-def conjugate_gradient(
-    product: Product, target: Tensor, *, iterations: int, tolerance: float = 1e-10
-) -> Tensor:
-    """Solve product(x) = target for x until the squared residual is at most `tolerance` times the initial
-    one.
-    """
+def conjugate_gradient(product: Product, target: Tensor, *, iterations: int) -> Tensor:
+    """Solve product(x) = target for x until the squared residual is at most 1e-10 times the initial one."""
     solution, residual = torch.zeros_like(target), target.clone()
     direction, square = residual.clone(), residual @ residual
     initial_square = square.clone()
     for _ in range(iterations):
-        if square <= tolerance * initial_square:
+        if square <= 1e-10 * initial_square:
             break
         image = product(direction)
         length = square / (direction @ image)

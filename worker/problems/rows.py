@@ -120,7 +120,7 @@ class RowProblem:
         if data.contamination != "ignore":
             overlaps = find_overlapping(self._questions("train"), held_out, data.ngram)
             selection.contaminated = len(overlaps)
-            selection.examples = [self._id("train", number) for number in sorted(overlaps)[:MAX_NAMED]]
+            selection.examples = [self._id(number) for number in sorted(overlaps)[:MAX_NAMED]]
             if "contamination" in selection.dropped:
                 self._keep([n for n in range(len(self._rows["train"])) if n not in overlaps])
         if data.near_duplicates != "ignore":
@@ -137,7 +137,7 @@ class RowProblem:
         """Return the pass rate of each training row, or None if it is unknown."""
         if data.pass_rate_field:
             return [pass_rate(row, data) for row in self._read("train")]
-        prompts = (self._prompt("train", position) for position in range(len(self._rows["train"])))
+        prompts = (self._prompt(position) for position in range(len(self._rows["train"])))
         return [None if pass_rates is None else pass_rates.rate(prompt.id, prompt.text) for prompt in prompts]
 
     def _select_near(self, selection: Selection, data: DataConfig, held_out: list[str]) -> None:
@@ -147,12 +147,12 @@ class RowProblem:
         selection.near = len(duplicates) - selection.near_held_out
         for duplicate in duplicates[:MAX_NAMED]:
             counterpart = (
-                self._id("train", duplicate.other_number)
+                self._id(duplicate.other_number)
                 if duplicate.other_number >= 0
                 else f"the held-out question {value_excerpt(held_out[duplicate.other_number])}"
             )
             selection.twins.append(
-                f"{self._id('train', duplicate.number)} is {duplicate.similarity:.0%} like {counterpart}"
+                f"{self._id(duplicate.number)} is {duplicate.similarity:.0%} like {counterpart}"
             )
         if "near_duplicates" in selection.dropped:
             duplicate_rows = {duplicate.number for duplicate in duplicates}
@@ -171,11 +171,12 @@ class RowProblem:
         columns = self._source.columns
         return (question_text(read_prompt(row, columns)) for row in self._read(split))
 
-    def _id(self, split: Split, position: int) -> str:
-        return self._prompt(split, position).id
+    def _id(self, position: int) -> str:
+        return self._prompt(position).id
 
-    def _prompt(self, split: Split, position: int) -> Prompt:
-        number = int(self._rows[split][position])
+    def _prompt(self, position: int) -> Prompt:
+        """Return the prompt of a training row."""
+        number = int(self._rows["train"][position])
         return _prompt(self._table.row(number), self._table.keys[number], self._source, index=0)
 
     def sample(self, index: int, split: Split) -> Prompt:

@@ -133,7 +133,7 @@ class ServerEngine:
         """Check that the servers are reachable and serve one model with the policy's tokenizer. See
         Engine.
         """
-        served_models = self._query_each("GET", "/v1/models", None, read_models)
+        served_models = self._query_each("GET", "/v1/models", read_models)
         for server, models in enumerate(served_models):
             self._choose(server, models)
         self._check_tokenizer()
@@ -171,9 +171,9 @@ class ServerEngine:
                     f"{engine_name} has another tokenizer: it serves another model than the policy"
                 )
 
-    def _query_each(self, method: str, path: str, body: Any, read: Callable[[Any], Any] | None) -> list[Any]:
+    def _query_each(self, method: str, path: str, read: Callable[[Any], Any] | None) -> list[Any]:
         """Return the value of every server. Raise EngineFailed if one refuses."""
-        answers = self.client.send_to_each(Request(method, path, body, read))
+        answers = self.client.send_to_each(Request(method, path, None, read))
         for answer in answers:
             if isinstance(answer, Rejected):
                 raise EngineFailed(str(answer)) from answer
@@ -212,9 +212,7 @@ class ServerEngine:
         if self.is_adapter:
             body = {"lora_name": self._version_name(version), "lora_path": str(self._path(version))}
             answers = self._post("/v1/load_lora_adapter", body)
-            served_models = (
-                self._query_each("GET", "/v1/models", None, read_models) if any(answers) else answers
-            )
+            served_models = self._query_each("GET", "/v1/models", read_models) if any(answers) else answers
             rejections: list[Rejected | None] = [
                 error
                 for error, models in zip(answers, served_models, strict=True)
@@ -350,7 +348,7 @@ class ServerEngine:
 
     def _check_version(self) -> None:
         if self.tells_version:
-            versions = self._query_each("GET", "/weight_info", None, read_version)
+            versions = self._query_each("GET", "/weight_info", read_version)
             if any(version != self._version_name(self.version) for version in versions):
                 raise OtherWeights
 
@@ -378,7 +376,7 @@ class ServerEngine:
         """Send a POST request without a body to a route of every server. Raise EngineFailed if one
         refuses.
         """
-        self._query_each("POST", path, None, None)
+        self._query_each("POST", path, None)
 
     def forget_sent(self) -> None:
         """Send the weights again at the next `sync`, because the servers have lost them."""

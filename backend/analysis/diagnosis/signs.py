@@ -51,7 +51,6 @@ def make_finding(
     *,
     tier: Tier = "specific",
     evidence: tuple[str, ...] = (),
-    other_metrics: tuple[str, ...] = (),
 ) -> Finding:
     sentence = (
         f"{change_.metric} was {change_.healthy:.3g} in the median step while the run was healthy. "
@@ -60,7 +59,7 @@ def make_finding(
     )
     return Finding(
         cause, TITLES[cause], change_.onset, tier, min(1.0, change_.spreads / 10), change_.lasting_share,
-        (sentence, *evidence), (change_.metric, *other_metrics),
+        (sentence, *evidence), (change_.metric,),
     )  # fmt: skip
 
 

@@ -85,7 +85,7 @@ class GpuLoad:
     There are no readings without an NVIDIA driver, or if the driver does not know the GPU.
     """
 
-    def __init__(self, uuid: str, *, seconds: float = INTERVAL_SECONDS) -> None:
+    def __init__(self, uuid: str) -> None:
         self._lock = threading.Lock()
         self._seen: dict[str, list[float]] = {}
         self._ending = threading.Event()
@@ -94,12 +94,12 @@ class GpuLoad:
             handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         except pynvml.NVMLError:
             return
-        threading.Thread(target=self._watch, args=(handle, seconds), name="gpu load", daemon=True).start()
+        threading.Thread(target=self._watch, args=(handle,), name="gpu load", daemon=True).start()
 
-    def _watch(self, handle: Any, seconds: float) -> None:
+    def _watch(self, handle: Any) -> None:
         while not self._ending.is_set():
             self.see(_read_gpu(handle))
-            self._ending.wait(seconds)
+            self._ending.wait(INTERVAL_SECONDS)
 
     def see(self, values: Readings) -> None:
         """Add a reading."""
