@@ -409,7 +409,6 @@ class _Spool:
                     and head["run"]
                     and _check_url(head["url"])
                 ):
-                    head["run"] = _limit_description(head["run"])  # an older client did not limit its size
                     return cls(path, os.dup(writing), head, len(line))
             finally:
                 os.close(writing)

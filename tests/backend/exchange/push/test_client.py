@@ -158,31 +158,12 @@ def test_long_names_are_cut_and_an_invalid_seed_is_dropped(grpolab, push_service
     )
 
 
-def test_a_file_of_an_older_client_with_an_uncut_name_is_sent(grpolab, push_service, token, tmp_path):
-    head = {"url": push_service.base, "id": "old-file", "run": {"name": "old-file-" + "x" * 250}}
-    record = {"kind": "metrics", "values": {"reward": 1.0}, "step": 1}
-    (tmp_path / f"{'c' * 32}.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(record)}\n")
-    assert [reason for _, reason in grpolab.send_left(tmp_path, token, push_service.base)] == [""]
-    assert fetch_values_by_step(push_service, run_by_name(push_service, head["run"]["name"][:200])) == {
-        1: 1.0
-    }
-
-
-@pytest.mark.parametrize("is_left", [False, True])
-def test_a_config_with_too_many_values_is_dropped_and_the_run_arrives(
-    grpolab, push_service, token, tmp_path, capsys, is_left
-):
-    name, config = f"long-config-{is_left}", {"table": [0] * 250_001}
-    if is_left:  # written by an older client
-        head = {"url": push_service.base, "id": name, "run": {"name": name, "config": config}}
-        record = {"kind": "metrics", "values": {"reward": 1.0}, "step": 1}
-        (tmp_path / f"{'d' * 32}.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(record)}\n")
-        assert [reason for _, reason in grpolab.send_left(tmp_path, token, push_service.base)] == [""]
-    else:
-        run = grpolab.init(push_service.base, token, id=name, config=config)
-        run.log({"reward": 1}, step=1)
-        assert run.finish(seconds=5)
-    assert fetch_values_by_step(push_service, run_by_name(push_service, name)) == {1: 1.0}
+def test_a_config_with_too_many_values_is_dropped_and_the_run_arrives(grpolab, push_service, token, capsys):
+    config = {"table": [0] * 250_001}
+    run = grpolab.init(push_service.base, token, id="long-config", config=config)
+    run.log({"reward": 1}, step=1)
+    assert run.finish(seconds=5)
+    assert fetch_values_by_step(push_service, run_by_name(push_service, "long-config")) == {1: 1.0}
     output = capsys.readouterr().err
     assert output.count("config: expected at most 400,000 bytes of JSON, got 500,013: it is left out") == 1
     assert "refuse" not in output
