@@ -10,7 +10,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
-from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from mimetypes import guess_type
@@ -224,14 +223,9 @@ def _index(request: Request) -> Response:
 
 
 def plotly(request: Request) -> Response:
-    """Return Plotly.js, compressed; with `?v=<version>` browsers cache it permanently."""
+    """Return Plotly.js, compressed if the browser accepts that."""
     compressed_script, tag = _compress_plotly(get_lab(request).settings.state / "cache")
-    is_versioned = request.query_params.get("v") == version("plotly")
-    headers = {
-        "ETag": tag,
-        "Cache-Control": PERMANENT_CACHING if is_versioned else REVALIDATE_CACHING,
-        "Vary": "Accept-Encoding",
-    }
+    headers = {"ETag": tag, "Cache-Control": REVALIDATE_CACHING, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
