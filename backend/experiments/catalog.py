@@ -169,8 +169,6 @@ def metric_catalog() -> Json:
             "scale": metric.scale,
             "band": [metric.low, metric.high] if (metric.low, metric.high) != (None, None) else None,
             "better": metric.better or None,
-            "aliases": metric.aliases,
-            "is_family": metric.name not in METRICS,
         }
         for metric in (*METRICS.values(), *FAMILIES)
     )

@@ -187,7 +187,6 @@ def probes(
 
 
 PromptState = Annotated[State | None, Query(description="Prompts of this state alone.")]
-Visits = Annotated[int, Query(ge=1, le=2**31 - 1, description="Sampled at least this often.")]
 
 
 @router.get("/prompts", response_model=PromptAtlas)
@@ -198,14 +197,13 @@ def prompts(
     run: RunId,
     state: PromptState = None,
     sort: Order = "drift",
-    visits: Visits = 1,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """List training prompts with their pass rates over time. Has an `ETag`."""
     require_run(session, run)
 
     def make() -> dict[str, Any]:
-        atlas = load_atlas(session, run, state=state, sort=sort, visits=visits)
+        atlas = load_atlas(session, run, state=state, sort=sort)
         return {
             "items": prompts_json(session, run, atlas.prompts[:limit]),
             "next": None,
@@ -224,14 +222,13 @@ def prompts_as_rows(
     run: RunId,
     state: PromptState = None,
     sort: Order = "drift",
-    visits: Visits = 1,
     most: Annotated[
         int, Query(ge=1, le=10_000, description="Maximum number of prompts, in the requested order.")
     ] = 10_000,
 ) -> Response:
     """Export training prompts as dataset rows with `prompt`, `answer` and their origin."""
     require_run(session, run)
-    selected_prompts = load_atlas(session, run, state=state, sort=sort, visits=visits).prompts[:most]
+    selected_prompts = load_atlas(session, run, state=state, sort=sort).prompts[:most]
     return Response(prompt_lines(session, run, selected_prompts), media_type="application/x-ndjson")
 
 

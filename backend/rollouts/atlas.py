@@ -87,14 +87,14 @@ class Atlas:
     last_step: int
 
 
-def load_atlas(session: Session, run_id: str, *, state: State | None, sort: Order, visits: int) -> Atlas:
-    """Return the training prompts in a state with at least `visits` groups, sorted."""
+def load_atlas(session: Session, run_id: str, *, state: State | None, sort: Order) -> Atlas:
+    """Return the training prompts in a state, sorted."""
     valid = valid_tally_conditions(session, run_id, "train")
     # Two queries, so that each can use the index of the primary key.
     first, last = (session.scalar(select(end(GroupTally.step)).where(*valid)) for end in (func.min, func.max))
     if first is None or last is None:
         return Atlas([], {}, 0, 0)
-    histories = [prompt for prompt in _histories(session, valid, first, last) if prompt.groups >= visits]
+    histories = list(_histories(session, valid, first, last))
     counts: dict[str, int] = {}
     for prompt in histories:
         counts[prompt.state] = counts.get(prompt.state, 0) + 1

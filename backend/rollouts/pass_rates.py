@@ -43,7 +43,7 @@ def load_rates(session: Session, run_id: str) -> PassRates:
 
     Raise Conflict if there are no such prompts.
     """
-    atlas = load_atlas(session, run_id, state=None, sort="first", visits=1)
+    atlas = load_atlas(session, run_id, state=None, sort="first")
     by_id = {prompt.id: prompt.rate for prompt in atlas.prompts if prompt.rate is not None}
     name = session.scalars(select(Run.name).where(Run.id == run_id)).one()
     if not by_id:

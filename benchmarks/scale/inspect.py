@@ -85,7 +85,7 @@ def _requests(
         f"atlas of {size.prompts:,} prompts",
         lambda: (
             "/rollouts/prompts",
-            run | {"sort": chance.choice(sorts), "visits": chance.randint(1, 10**6) % 3 + 1},
+            run | {"sort": chance.choice(sorts), "limit": chance.randint(98, 100)},
         ),
     )
     yield "marks over steps", lambda: ("/rollouts/counts", run | {"mark": "wrong,rewarded"})

@@ -836,7 +836,6 @@ declare namespace Api {
     configurations: number;
     seeds: number[];
     knobs: string[];
-    maximizes: boolean;
     trials: SearchTrialItem[];
     best: number | null;
     finalists: Finalist[];

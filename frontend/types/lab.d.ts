@@ -104,8 +104,6 @@ declare namespace Api {
     scale: string[];
     band: [number | null, number | null] | null;
     better: string | null;
-    aliases: string[];
-    is_family: boolean;
   }
 
   /** A preset, a recipe or a data set. Presets and data sets have a family and a source. */

@@ -82,7 +82,6 @@ class SearchItem(Documented):
     seeds: list[int]
     """Seeds: the first is used to try configurations, the others to compare the best."""
     knobs: list[str]
-    maximizes: bool
     trials: list[SearchTrialItem]
     best: int | None
     """Number of the configuration with the best eligible value."""

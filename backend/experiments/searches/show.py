@@ -29,7 +29,6 @@ def search_json(session: Session, experiment_id: str) -> dict[str, Any]:
         "configurations": search.sweep.cells,
         "seeds": list(search.seeds),
         "knobs": [knob.path for knob in search.sweep.knobs],
-        "maximizes": search.settings.maximizes,
         "trials": _trials_json(search, trials),
         "best": best[0].number + 1 if best else None,
         "finalists": finalists.rows,
