@@ -15,7 +15,7 @@ from backend.runs.list import RunFilter, count_runs, list_runs
 from backend.runs.order import read_order
 from backend.runs.query.syntax import QueryError
 from backend.runs.store import run_json
-from backend.storage.engine import open_engine, open_read_session, open_sessions
+from backend.storage.engine import open_read_session_at
 
 METRICS = ("reward/mean", "eval/accuracy")
 HEAD = ("name", "variant", "seed", "status", "step", "verdict", *METRICS, "id")
@@ -27,9 +27,8 @@ def listed_runs(
     settings: Settings, run_filter: RunFilter, *, sort: str, limit: int, as_json: bool
 ) -> Iterator[str]:
     """Yield the lines of the list; raise GrpoLabError, with a caret at the error, for an invalid query."""
-    engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
-        with open_read_session(open_sessions(engine)) as session:
+        with open_read_session_at(settings.effective_database_url) as session:
             total = count_runs(session, run_filter)
             page_size = limit if limit > 0 else max(total, 1)
             rows = list_runs(
@@ -42,8 +41,6 @@ def listed_runs(
                 yield f"{len(rows):,} of {total:,} run{'' if total == 1 else 's'}"
     except QueryError as error:
         raise GrpoLabError(_explain_error(error, run_filter.query)) from None
-    finally:
-        engine.dispose()
 
 
 def _explain_error(error: QueryError, query: str) -> str:

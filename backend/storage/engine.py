@@ -198,3 +198,14 @@ def open_read_session(sessions: Sessions) -> Iterator[Session]:
     with sessions() as session:
         session.connection(execution_options={"read_only": True})
         yield session
+
+
+@contextmanager
+def open_read_session_at(url: str) -> Iterator[Session]:
+    """Open a read-only session of a database that is otherwise not open, and close the database after it."""
+    engine = open_engine(url, pool_size=1)
+    try:
+        with open_read_session(open_sessions(engine)) as session:
+            yield session
+    finally:
+        engine.dispose()

@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -25,7 +24,7 @@ from backend.exchange.exports.card import model_card
 from backend.exchange.exports.facts import find_checkpoint, read_card_facts
 from backend.storage.artifacts.copies import copy_missing
 from backend.storage.artifacts.store import artifact_store
-from backend.storage.engine import open_engine, open_read_session, open_sessions
+from backend.storage.engine import open_engine, open_read_session, open_read_session_at, open_sessions
 from backend.storage.models import Checkpoint, Run
 
 Engine = Literal["transformers", "vllm"]
@@ -39,16 +38,6 @@ class Source(NamedTuple):
     directory: Path
     name: str
     card: str
-
-
-@contextmanager
-def _open_read_session(settings: Settings) -> Iterator[Session]:
-    engine = open_engine(settings.effective_database_url, pool_size=1)
-    try:
-        with open_read_session(open_sessions(engine)) as session:
-            yield session
-    finally:
-        engine.dispose()
 
 
 def find_run_id(session: Session, id_or_name: str) -> str:
@@ -65,7 +54,7 @@ def find_run_id(session: Session, id_or_name: str) -> str:
 
 def find_source(settings: Settings, run: str, step: int | None) -> Source:
     """Return the checkpoint of a run at a step, or its newest; raise a GrpoLabError if there is none."""
-    with _open_read_session(settings) as session:
+    with open_read_session_at(settings.effective_database_url) as session:
         checkpoint = find_checkpoint(session, find_run_id(session, run), step)
         directory = settings.artifact_dir(checkpoint.run_id) / checkpoint.path
         card_facts = read_card_facts(session, checkpoint)
@@ -130,7 +119,7 @@ def copy_missing_checkpoints(settings: Settings, run: str) -> Iterator[tuple[str
     Yield lines, each with whether the copy succeeded; raise a GrpoLabError.
     """
     query = select(Checkpoint).order_by(Checkpoint.run_id, Checkpoint.step)
-    with _open_read_session(settings) as session:
+    with open_read_session_at(settings.effective_database_url) as session:
         if run:
             query = query.where(Checkpoint.run_id == find_run_id(session, run))
         checkpoints = list(session.scalars(query))

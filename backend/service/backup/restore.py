@@ -33,7 +33,7 @@ from backend.service.backup.tables import load_tables, ordered_tables
 from backend.service.maintenance.damaged_blocks import tell_damage
 from backend.service.process.instance_lock import AlreadyRunning, hold_instance
 from backend.service.process.preflight import check_state_dir, restore_mark
-from backend.storage.engine import open_engine, open_read_session, open_sessions
+from backend.storage.engine import open_engine, open_read_session_at
 from backend.storage.migrate import schema_lock, upgrade_within
 from backend.storage.models import BrowserSession, Experiment, Run, Singleton, Worker
 from backend.storage.rollout_words import empty_index
@@ -109,9 +109,8 @@ def _count_content(settings: Settings) -> Content:
     file = _sqlite_file(settings)
     if file is not None and not file.exists():
         return Content(has_rows=False)
-    engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
-        with open_read_session(open_sessions(engine)) as session:
+        with open_read_session_at(settings.effective_database_url) as session:
             if not inspect(session.connection()).has_table(Run.__tablename__):
                 return Content(has_rows=False)
             counts = [session.scalar(select(func.count()).select_from(table)) for table in (Run, Experiment)]
@@ -120,8 +119,6 @@ def _count_content(settings: Settings) -> Content:
         if file is None:
             raise Unavailable(f"the database does not answer: {_reason(error)}") from None
         return Content(has_rows=True)  # damaged or from another version, which are reasons to restore
-    finally:
-        engine.dispose()
 
 
 def _sqlite_file(settings: Settings) -> Path | None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Engine, make_url, select, text
+from sqlalchemy import Connection, make_url, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -28,7 +28,7 @@ from backend.service.webhook.addresses import Unreachable
 from backend.service.webhook.messages import UNSIGNED, choose_format
 from backend.service.webhook.post import try_connection
 from backend.service.webhook.sender import NAME, resolve_target
-from backend.storage.engine import db_now, open_engine, open_read_session, open_sessions
+from backend.storage.engine import db_now, open_read_session_at
 from backend.storage.models import Webhook
 from backend.storage.schema import known_schemas, newest_schema, read_schema, unknown_schema_reason
 
@@ -55,10 +55,9 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
     database_finding = run_check("database", lambda: check_database(settings), "opens")
     yield database_finding
     if database_finding.is_good:
-        engine = open_engine(settings.effective_database_url, pool_size=1)
         try:
-            with open_read_session(open_sessions(engine)) as session:
-                yield from database(engine, session.connection())
+            with open_read_session_at(settings.effective_database_url) as session:
+                yield from database(session.connection())
                 yield age(settings, session)
                 yield points(session)
                 yield completions(session)
@@ -67,8 +66,6 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
             yield bad(
                 "database", f"answers with an error: {str(getattr(error, 'orig', error)).splitlines()[0]}"
             )
-        finally:
-            engine.dispose()
 
 
 def port(settings: Settings) -> Finding:
@@ -150,12 +147,12 @@ def clock(now: float) -> Finding:
     return ok("clock", "set")
 
 
-def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
+def database(connection: Connection) -> Iterator[Finding]:
     """Check the schema, clock and important settings of the database."""
     yield schema(read_schema(connection))
     database_time = connection.scalar(select(db_now())) or 0.0
     yield skew(time.time() - database_time)
-    if engine.dialect.name == "postgresql":
+    if connection.dialect.name == "postgresql":
         names = (
             *("server_version_num", "server_encoding", "max_connections", "fsync", "full_page_writes"),
             *("default_transaction_read_only", "synchronous_commit"),
