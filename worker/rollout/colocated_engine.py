@@ -29,8 +29,7 @@ from backend.base.sandbox import bubblewrap
 from backend.base.settings import Settings
 from backend.config.engines import ColocatedEngine as ColocatedConfig
 from worker.policy.model import Policy
-from worker.prompt import Prompt
-from worker.rollout.engine import Interrupted, SamplingLike
+from worker.rollout.engine import Interrupted, PolicySampler, SamplingLike
 from worker.rollout.engine_client import EngineClient
 from worker.rollout.server_engine import ServerEngine, answer_bytes
 from worker.rollout.vllm_command import MODEL, command
@@ -50,7 +49,7 @@ SOCKET_BYTES = 107
 Result = TypeVar("Result")
 
 
-class ColocatedEngine:
+class ColocatedEngine(PolicySampler):
     """Samples with a vLLM server that the trainer owns, whose weights follow the policy's."""
 
     def __init__(
@@ -134,24 +133,6 @@ class ColocatedEngine:
         self.policy, self._version = policy, version
         self._retry_after_restart(lambda: None)
 
-    def sample(
-        self,
-        prompts: Sequence[Prompt],
-        group_size: int,
-        sampling: SamplingLike,
-        generator: torch.Generator,
-        *,
-        beginnings: Sequence[Sequence[int]] = (),
-    ) -> list[list[Completion]]:
-        """See Samples. A server that dies is restarted once, and samples the same completions again."""
-        state = generator.get_state()
-
-        def draw() -> list[list[Completion]]:
-            generator.set_state(state)
-            return self.server.sample(prompts, group_size, sampling, generator, beginnings=beginnings)
-
-        return self._retry_after_restart(draw)
-
     def generate(
         self,
         prompt_ids: Sequence[list[int]],
@@ -161,7 +142,7 @@ class ColocatedEngine:
         *,
         stops: Sequence[int] = (),
     ) -> list[list[Completion]]:
-        """See Samples. A server that dies is handled in the same way as in `sample`."""
+        """See Samples. A server that dies is restarted once, and samples the same completions again."""
         state = generator.get_state()
 
         def draw() -> list[list[Completion]]:

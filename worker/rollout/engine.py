@@ -45,7 +45,11 @@ class Samples(Protocol):
         *,
         beginnings: Sequence[Sequence[int]] = (),
     ) -> list[list[Completion]]:
-        """Sample `group_size` completions of every prompt, each after its prompt's prefilled beginning."""
+        """Sample `group_size` completions of every prompt, in the order of the prompts.
+
+        `beginnings` are token ids with which the completions of each prompt begin. The returned completions
+        do not include them.
+        """
         ...
 
     def generate(
@@ -62,6 +66,27 @@ class Samples(Protocol):
         Tokens after one of the token ids `stops` are not needed, but an engine may return them.
         """
         ...
+
+
+class PolicySampler(Samples):
+    """A sampler of token ids, which encodes prompts with the tokenizer of its policy."""
+
+    policy: Policy
+
+    def sample(
+        self,
+        prompts: Sequence[Prompt],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+        *,
+        beginnings: Sequence[Sequence[int]] = (),
+    ) -> list[list[Completion]]:
+        """See Samples. Raise InvalidConfig if a prompt is empty or does not fit the context with
+        `max_new_tokens`.
+        """
+        prompt_ids = encoded_prompts(self.policy, prompts, sampling, beginnings)
+        return self.generate(prompt_ids, group_size, sampling, generator)
 
 
 class Engine(Samples, Protocol):

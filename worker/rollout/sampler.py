@@ -13,10 +13,9 @@ from transformers import PreTrainedModel
 
 from worker.policy.model import Policy
 from worker.policy.routing import RouterWatch, routers
-from worker.prompt import Prompt
 from worker.rollout.alternatives import AlternativesLog
 from worker.rollout.decoders import Decoder, decoder_for
-from worker.rollout.engine import Interrupted, SamplingLike, encoded_prompts, make_completion
+from worker.rollout.engine import Interrupted, PolicySampler, SamplingLike, make_completion
 from worker.rollout.graph_decoder import MIN_PLACES, round_up
 from worker.rollout.routes import RoutesLog
 from worker.rollout.row_limit import RowLimit
@@ -78,7 +77,7 @@ POLL_EVERY_TOKENS = 16
 """Number of tokens between two checks of whether the completions are still needed."""
 
 
-class Sampler:
+class Sampler(PolicySampler):
     """Samples completions from a policy.
 
     The random numbers of a call come from one CPU generator before the first token: token t of row b depends
@@ -116,24 +115,6 @@ class Sampler:
         self.alternatives = alternatives
         self.version = version
         self.routes = routes and bool(routers(policy.model))
-
-    def sample(
-        self,
-        prompts: Sequence[Prompt],
-        group_size: int,
-        sampling: SamplingLike,
-        generator: torch.Generator,
-        *,
-        beginnings: Sequence[Sequence[int]] = (),
-    ) -> list[list[Completion]]:
-        """Sample `group_size` completions of every prompt, in the order of the prompts.
-
-        `beginnings` are token ids with which the completions of each prompt begin. The returned completions
-        do not include them. Raise InvalidConfig if a prompt is empty or does not fit the context with
-        `max_new_tokens`.
-        """
-        prompt_ids = encoded_prompts(self.policy, prompts, sampling, beginnings)
-        return self.generate(prompt_ids, group_size, sampling, generator)
 
     @torch.inference_mode()
     def generate(

@@ -22,8 +22,7 @@ from backend.base.settings import Settings
 from backend.config.engines import ServerEngine as ServerConfig
 from worker.policy.adapter import is_adapted
 from worker.policy.model import Policy
-from worker.prompt import Prompt
-from worker.rollout.engine import SamplingLike, encoded_prompts
+from worker.rollout.engine import PolicySampler, SamplingLike
 from worker.rollout.engine_client import BadResponse, EngineClient, Rejected, Request
 from worker.rollout.server_answers import (
     OtherWeights,
@@ -88,7 +87,7 @@ def answer_bytes(tokens: int) -> int:
     return BASE_ANSWER_BYTES + MAX_BYTES_PER_TOKEN * tokens
 
 
-class ServerEngine:
+class ServerEngine(PolicySampler):
     """Samples with the servers of a client, whose weights follow the policy's."""
 
     def __init__(
@@ -249,19 +248,6 @@ class ServerEngine:
     def _unload(self, version: int) -> None:
         with suppress(EngineFailed):  # a failure only costs the server's memory
             self._post("/v1/unload_lora_adapter", {"lora_name": self._version_name(version)})
-
-    def sample(
-        self,
-        prompts: Sequence[Prompt],
-        group_size: int,
-        sampling: SamplingLike,
-        generator: torch.Generator,
-        *,
-        beginnings: Sequence[Sequence[int]] = (),
-    ) -> list[list[Completion]]:
-        """See Samples."""
-        prompt_ids = encoded_prompts(self.policy, prompts, sampling, beginnings)
-        return self.generate(prompt_ids, group_size, sampling, generator)
 
     def generate(
         self,
