@@ -21,9 +21,9 @@ from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe, 
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.model import Policy, load_policy
-from worker.problems.mixture import Mixture, build_mixture
+from worker.problems.mixture import Mixture
 from worker.problems.selection import Selection
-from worker.problems.suites import load_suites
+from worker.problems.suites import load_problems
 from worker.prompt import Prompt
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
@@ -81,18 +81,7 @@ class LaunchCheck:
         self.policy = load_policy(config.policy, settings, device=device)
         check_decoder(self.policy, name=config.policy.name)
         checkpoints.take_weights(self.policy)
-        suites = load_suites(
-            config.evaluation.suites, datasets_dir=settings.datasets_dir, hf_online=settings.hf_online
-        )
-        self.mixture = build_mixture(
-            config.problems,
-            seed=config.seed,
-            order=config.sampling.order,
-            datasets_dir=settings.datasets_dir,
-            hf_online=settings.hf_online,
-            data=with_detection(config.data),
-            held_out=[question for suite in suites for question in suite.questions],
-        )
+        _, self.mixture = load_problems(config, settings, with_detection(config.data))
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
         self.episodes = make_episodes(config, self.policy, settings)
 

@@ -29,8 +29,7 @@ from worker.policy.model import frozen_copy
 from worker.policy.ranks import ALONE, Ranks
 from worker.policy.routing import routers
 from worker.policy.weight_sample import WeightSample
-from worker.problems.mixture import build_mixture
-from worker.problems.suites import load_suites
+from worker.problems.suites import load_problems
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
 from worker.rewards.score import Scorer
@@ -88,18 +87,7 @@ class Trainer:
         self.policy, self.optimizer = self.replica.policy, self.replica.optimizer
         self.learner, self.reference = self.replica.learner, self.replica.reference
         self.unpacked = self.replica.unpacked
-        suites = load_suites(
-            config.evaluation.suites, datasets_dir=settings.datasets_dir, hf_online=settings.hf_online
-        )
-        self.mixture = build_mixture(
-            config.problems,
-            seed=config.seed,
-            order=config.sampling.order,
-            datasets_dir=settings.datasets_dir,
-            hf_online=settings.hf_online,
-            data=config.data,
-            held_out=[question for suite in suites for question in suite.questions],
-        )
+        suites, self.mixture = load_problems(config, settings, config.data)
         held_out = self.mixture.evaluation_set(config.evaluation.prompts) if config.evaluation.every else []
         self.mixture.hold_out(prompt for suite in suites for prompt in suite.prompts)
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
