@@ -7,7 +7,7 @@ template   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, and the tem
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from backend.base.text import read_json
@@ -120,11 +120,7 @@ class TemplateForm:
 
     def find(self, text: str) -> ParsedCall | None:
         """See CallForm."""
-        start = text.find(OPENED, max(0, text.rfind(CLOSE_TAG)))
-        end = text.find(CLOSED, start)
-        if start < 0 or end < 0:
-            return None
-        return ParsedCall(_json_call(text[start + len(OPENED) : end]), start, end + len(CLOSED))
+        return find_tagged(text, _json_call)
 
     def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - required by the protocol
         """See CallForm."""
@@ -140,6 +136,15 @@ def call_form(config: ToolUse, policy: Policy) -> CallForm:
             return EquationForm(config)
         case "template":
             return TemplateForm(policy)
+
+
+def find_tagged(text: str, read: Callable[[str], ToolCall]) -> ParsedCall | None:
+    """Return the first call between tags, as `read` from the text between them. Thoughts are skipped."""
+    start = text.find(OPENED, max(0, text.rfind(CLOSE_TAG)))
+    end = text.find(CLOSED, start)
+    if start < 0 or end < 0:
+        return None
+    return ParsedCall(read(text[start + len(OPENED) : end]), start, end + len(CLOSED))
 
 
 def _json_call(text: str) -> ToolCall:

@@ -15,7 +15,7 @@ from backend.base.text import clean_text, read_json
 from backend.config.environments import OpenEnv
 from backend.rollouts.tags import CLOSE_TAG
 from worker.policy.model import Policy
-from worker.rollout.tool_calls import CLOSED, OPENED, CallForm, Frame, ParsedCall
+from worker.rollout.tool_calls import CallForm, Frame, ParsedCall, find_tagged
 from worker.rollout.tools import ToolCall
 
 ACTION_FUNCTION = "act"
@@ -111,11 +111,7 @@ class ArgumentsForm:
 
     def find(self, text: str) -> ParsedCall | None:
         """See CallForm."""
-        start = text.find(OPENED, max(0, text.rfind(CLOSE_TAG)))
-        end = text.find(CLOSED, start)
-        if start < 0 or end < 0:
-            return None
-        return ParsedCall(ToolCall(self.name, text[start + len(OPENED) : end]), start, end + len(CLOSED))
+        return find_tagged(text, lambda content: ToolCall(self.name, content))
 
     def frame(self, call: ToolCall) -> Frame:  # noqa: ARG002 - of the protocol
         """See CallForm."""
