@@ -25,34 +25,25 @@ class CallNeeded(BaseException):
 
 def run_program(request: Request) -> int:
     """Run a program on this process's standard input and output, and return its exit code."""
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
-    sys.argv = ["program.py"]
-    code = 0
-    try:
-        _execute(request["program"], "__main__")
-    except SystemExit as error:
-        code = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:  # noqa: BLE001 - whatever a program raises
-        code = 1
-    sys.stdout.flush()
-    return code
+    return _run_as_script(lambda: _execute(request["program"], "__main__"), prints_error=False)
 
 
 def interpret(request: Request) -> int:
     """Run a program like `run_program`, and also print the value of its last expression, or its error."""
+    return _run_as_script(lambda: _execute_cell(request["program"]), prints_error=True)
+
+
+def _run_as_script(execute: Callable[[], object], *, prints_error: bool) -> int:
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
     sys.argv = ["program.py"]
-    code, namespace = 0, {"__name__": "__main__"}
+    code = 0
     try:
-        tree = ast.parse(request["program"])
-        last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
-        exec(compile(tree, "<completion>", "exec"), namespace)  # noqa: S102 - as above
-        # as in interactive Python, the value of an expression is printed unless it is None
-        exec(compile(ast.Interactive(last), "<completion>", "single"), namespace)  # noqa: S102 - as above
+        execute()
     except SystemExit as error:
         code = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
     except BaseException as error:  # noqa: BLE001 - whatever a program raises
-        print(f"{type(error).__name__}: {error}")  # noqa: T201 - the answer to the policy
+        if prints_error:
+            print(f"{type(error).__name__}: {error}")  # noqa: T201 - the answer to the policy
         code = 1
     sys.stdout.flush()
     return code
@@ -145,6 +136,15 @@ def _execute(program: str, name: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": name}
     exec(compile(program, "<completion>", "exec"), namespace)  # noqa: S102 - that is what this process is for
     return namespace
+
+
+def _execute_cell(program: str) -> None:
+    """Execute a program, and print its last expression unless it is None, as interactive Python does."""
+    namespace = {"__name__": "__main__"}
+    tree = ast.parse(program)
+    last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+    exec(compile(tree, "<completion>", "exec"), namespace)  # noqa: S102 - as above
+    exec(compile(ast.Interactive(last), "<completion>", "single"), namespace)  # noqa: S102 - as above
 
 
 def _function(namespace: Mapping[str, Any], name: str) -> Any:
