@@ -8,7 +8,7 @@ library.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from json import dumps
 from types import MappingProxyType
 from typing import Any
@@ -53,43 +53,35 @@ INTEGRALS = Vocabulary(
 
 def string_insertion(_dataset: Any, answer: str, entry: Entry) -> float:
     """Return 1 for the string and 0.1 for a list of its letters."""
-    if answer == entry["answer"]:
-        return 1.0
-    try:
-        return 0.1 if "".join(read_literal(answer)) == entry["answer"] else 0.0
-    except (ValueError, TypeError):
-        return 0.0
+    return _score_text(answer, [entry["answer"]], 0.1, "".join)
 
 
 def spiral_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
     """Return 1 for the numbers separated by spaces and 0.1 for a list of them."""
-    expected, answer = entry["answer"].strip(), answer.strip()
-    if not answer or answer == expected:
-        return float(bool(answer))
-    try:
-        return 0.1 if " ".join(str(item) for item in read_literal(answer)) == expected else 0.0
-    except (ValueError, TypeError):
-        return 0.0
+    return _score_text(answer.strip(), [entry["answer"].strip()], 0.1, lambda row: " ".join(map(str, row)))
 
 
 def binary_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
     """Return 1 for the rows and 0.1 for a list of lists."""
-    if answer == entry["answer"]:
-        return 1.0
-    try:
-        rows = [" ".join(str(cell) for cell in row) for row in read_literal(answer)]
-    except (ValueError, TypeError):
-        return 0.0
-    return 0.1 if "\n".join(rows) == entry["answer"] else 0.0
+    return _score_text(
+        answer, [entry["answer"]], 0.1, lambda rows: "\n".join(" ".join(map(str, row)) for row in rows)
+    )
 
 
 def n_queens(_dataset: Any, answer: str, entry: Entry) -> float:
     """Return 1 for any board that solves the puzzle and 0.5 for a list of lists."""
     boards = entry["metadata"]["valid_answers"]
-    if answer in boards:
+    return _score_text(answer, boards, 0.5, lambda rows: "\n".join(" ".join(row) for row in rows))
+
+
+def _score_text(
+    answer: str, right_texts: Sequence[str], literal_score: float, write: Callable[[Any], str]
+) -> float:
+    """Return 1 for a right text, and `literal_score` for a literal that `write` turns into one."""
+    if answer in right_texts:
         return 1.0
     try:
-        return 0.5 if "\n".join(" ".join(row) for row in read_literal(answer)) in boards else 0.0
+        return literal_score if write(read_literal(answer)) in right_texts else 0.0
     except (ValueError, TypeError):
         return 0.0
 
