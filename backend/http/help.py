@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
+from backend.base.documented import Documented
 from backend.base.errors import NotFound
 from backend.base.locations import FILES_ROOT
 from backend.http.frontend import pages_as_json, with_edition
 from backend.http.pages import PAGES
 
 if TYPE_CHECKING:
-    from backend.http.help_search import Match
     from backend.http.markdown import Rendered
 
 DOCS = FILES_ROOT / "docs"
@@ -32,6 +32,18 @@ DECISION_WEIGHT = 0.5
 
 router = APIRouter(include_in_schema=False)
 Text = Annotated[str, Query(max_length=200)]
+
+
+class HelpMatch(Documented):
+    """A section of a help page that contains all words of a query."""
+
+    address: str
+    page: str
+    """Title of the page."""
+    title: str
+    """Title of the section, or of the page for text before its first section."""
+    excerpt: str
+    """Text around the first word."""
 
 
 @router.api_route("/help", methods=["GET", "HEAD"])
@@ -114,7 +126,7 @@ def _document(name: str) -> str:
     return _frame(rendered_page.title, rendered_page.body, name=name, contents=contents)
 
 
-def find_matches(query: str, limit: int) -> "list[Match]":
+def find_matches(query: str, limit: int) -> list[HelpMatch]:
     """Return the sections that contain all words of a query, best first."""
     from backend.http.help_search import search  # only help pages need the parser
 
@@ -123,7 +135,7 @@ def find_matches(query: str, limit: int) -> "list[Match]":
         for name, path in sources().items()
     ]
     matches = search(pages, query, limit)
-    return [match._replace(address=_with_words(match.address, query)) for match in matches]
+    return [match.model_copy(update={"address": _with_words(match.address, query)}) for match in matches]
 
 
 def _with_words(address: str, query: str) -> str:

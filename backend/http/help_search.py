@@ -1,27 +1,15 @@
 """Search the help pages for sections that contain all words; matches in titles come first."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from backend.http.help import HelpMatch
 from backend.http.markdown import Passage, Rendered
 
 MAX_WORDS = 8
 EXCERPT_CHARACTERS = 160
 
 
-class Match(NamedTuple):
-    """A section of a page that contains the words."""
-
-    address: str
-    page: str
-    """Title of the page."""
-    title: str
-    """Title of the section, or of the page for text before its first section."""
-    excerpt: str
-    """Text around the first word."""
-
-
-def search(pages: Iterable[tuple[str, Rendered, float]], text: str, limit: int) -> list[Match]:
+def search(pages: Iterable[tuple[str, Rendered, float]], text: str, limit: int) -> list[HelpMatch]:
     """Return the best matches among pages with addresses and weights, best first."""
     words = text.lower().split()[:MAX_WORDS]
     if not words:
@@ -33,11 +21,13 @@ def search(pages: Iterable[tuple[str, Rendered, float]], text: str, limit: int) 
         if _contains_all(words, f"{page.title} {passage.title} {passage.text}")
     ]
     scored_passages.sort(key=lambda entry: -entry[0])
-    matches: dict[str, Match] = {}
+    matches: dict[str, HelpMatch] = {}
     for _, page_address, page_title, passage in scored_passages:
         address = f"{page_address}#{passage.anchor}" if passage.anchor else page_address
         if len(matches) < limit and address not in matches:
-            matches[address] = Match(address, page_title, passage.title, _excerpt(words, passage.text))
+            matches[address] = HelpMatch(
+                address=address, page=page_title, title=passage.title, excerpt=_excerpt(words, passage.text)
+            )
     return list(matches.values())
 
 
