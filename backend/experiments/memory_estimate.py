@@ -24,7 +24,7 @@ from backend.config.problems import FileProblem, ProblemSource, SumsProblem
 from backend.config.run import RunConfig
 from backend.config.sections import PolicyConfig
 from backend.config.sources import checked_file
-from backend.experiments.schemas import MemoryChange, MemoryEstimate, MemorySlot
+from backend.experiments.schemas import MemoryEstimate, MemorySlot
 from backend.runs.workers.store import live_slots
 from backend.storage.models import Worker
 
@@ -248,9 +248,5 @@ def _fit_to_slot(
     changes = fitting_changes(config, peak, usable_bytes, row_tokens=row)
     verdict = "does not fit" if changes is None else "fits with changes" if changes else "fits"
     return memory_slot.model_copy(
-        update={
-            "verdict": verdict,
-            "usable_bytes": usable_bytes,
-            "changes": [MemoryChange(**change._asdict()) for change in changes or ()],
-        }
+        update={"verdict": verdict, "usable_bytes": usable_bytes, "changes": changes or []}
     )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_validator
 
 from backend.base.documented import Documented
+from backend.catalog.policies.fitting import MemoryChange
 from backend.experiments.sweep import MAX_RUNS, Sweep
 from backend.runs.schemas import Body, Fields, Name, Tag
 
@@ -185,15 +186,6 @@ class Symbol(Documented):
     """The symbol as in the text of the formula."""
     mathml: str
     meaning: str
-
-
-class MemoryChange(Documented):
-    """A change to a config field that reduces the memory of a run."""
-
-    path: str
-    value: JsonValue
-    saves_bytes: float
-    """Bytes that this change saves in addition to the changes before it."""
 
 
 class MemorySlot(Documented):

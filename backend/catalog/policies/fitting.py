@@ -1,10 +1,11 @@
 """Find the cheapest config changes that make a run fit in device memory."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
+from backend.base.documented import Documented
 from backend.config.adapters import LoraAdapter
 from backend.config.merge import merge
 from backend.config.run import RunConfig
@@ -16,17 +17,18 @@ PeakMemory = Callable[[RunConfig], float]
 """A function that returns the peak device memory of a config, in bytes."""
 
 
-class Change(NamedTuple):
-    """A new value for a config field, and the bytes that it saves in addition to the changes before it."""
+class MemoryChange(Documented):
+    """A change to a config field that reduces the memory of a run."""
 
     path: str
-    value: Any
+    value: JsonValue
     saves_bytes: float
+    """Bytes that this change saves in addition to the changes before it."""
 
 
 def fitting_changes(
     config: RunConfig, peak: PeakMemory, capacity: float, *, row_tokens: int
-) -> list[Change] | None:
+) -> list[MemoryChange] | None:
     """Return changes after which a run takes at most `capacity` bytes, or None if there are none.
 
     Return an empty list if the run already fits. Changes are tried in the order of docs/one-gpu.md, and those
@@ -74,12 +76,12 @@ def _enlarge_microbatches(
 
 def _with_savings(
     config: RunConfig, selected_changes: list[tuple[str, Any]], peak: PeakMemory
-) -> Iterator[Change]:
+) -> Iterator[MemoryChange]:
     previous_bytes = peak(config)
     for count, (path, value) in enumerate(selected_changes, 1):
         changed_config = _apply_changes(config, selected_changes[:count])
         changed_bytes = previous_bytes if changed_config is None else peak(changed_config)
-        yield Change(path, value, previous_bytes - changed_bytes)
+        yield MemoryChange(path=path, value=value, saves_bytes=previous_bytes - changed_bytes)
         previous_bytes = changed_bytes
 
 
