@@ -1,5 +1,5 @@
 /** The values of a panel's lines at the cursor: the legend, copied text and the file. */
-import { html, useComputed, useEffect, useState } from '../../dom.js';
+import { html, useComputed, useState } from '../../dom.js';
 import { cursor, unpin } from '../../charts/cursor.js';
 import { highlight } from '../../charts/crosshair.js';
 import { copyText, download } from '../../app/actions.js';
@@ -19,6 +19,7 @@ import { formatValue, formatGrouped, plural } from '../../lib/text/format.js';
 import { rolloutsAddress } from '../../lib/runs/addresses.js';
 import { Icon } from '../shared/icons.js';
 import { Swatch } from '../shared/marks.js';
+import { useSettled } from '../shared/settled.js';
 import { useEnds, useLines } from './lines.js';
 
 /** @typedef {import('./panel.js').PanelView} PanelView */
@@ -31,16 +32,6 @@ const SETTLED_MS = 150;
 const MAX_UNDER_POINTER = 12;
 const MAX_ROWS = 100;
 
-/** Returns the last value that did not change for a moment. @template T @param {T} value @returns {T} */
-function useSettled(value) {
-  const [settledValue, setSettledValue] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettledValue(value), SETTLED_MS);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return settledValue;
-}
-
 /**
  * Returns the values of a panel's lines at the cursor, or their ends without a cursor.
  * @param {{metric: string, runs: string[], view: PanelView, looks: import('./lines.js').Looks,
@@ -50,7 +41,7 @@ function useSettled(value) {
 function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
   const position = cursor.value;
   const x = position?.x ?? Infinity;
-  const settledX = useSettled(position?.isPinned ? position.x : null);
+  const settledX = useSettled(position?.isPinned ? position.x : null, SETTLED_MS);
   const isThinned = drawn.some(({ series }) => series.raw_points > countValues(series));
   const needsExact = enabled && isThinned && settledX !== null && settledX === position?.x;
   /** @type {any} */

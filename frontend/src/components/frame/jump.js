@@ -13,6 +13,7 @@ import { formatAgo, plural } from '../../lib/text/format.js';
 import { address, encode, text as textCodec } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
 import { Dialog } from '../shared/overlay.js';
+import { useSettled } from '../shared/settled.js';
 
 /** @typedef {import('../../lib/jump.js').Place} Place */
 /** @typedef {import('../../lib/jump.js').Section} Section */
@@ -127,7 +128,7 @@ function follow(target) {
  */
 function useSections(typedText) {
   const text = typedText.trim();
-  const query = useDebounced(text);
+  const query = useSettled(text, PAUSE_MS);
   const namedItems = useLoad(query, (signal) => loadNamed(query, signal), { subject: 'named' });
   const help = useGet(query ? '/help' : null, { query, limit: LIMIT });
   const schema = useLoad(text ? 'settings' : null, () => loadSettings());
@@ -162,16 +163,6 @@ async function loadNamed(text, signal) {
     get('/experiments', { query: text || undefined, limit: LIMIT }, signal),
   ]);
   return { asked: text, runs: runs.items, experiments: experiments.items };
-}
-
-/** Returns the last value that did not change for a moment. @param {string} value */
-function useDebounced(value) {
-  const [settledValue, setSettledValue] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettledValue(value), PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return settledValue;
 }
 
 /** @type {Place[]} */

@@ -1,5 +1,5 @@
 /** The settings that all variants of an experiment share: the policy and the problems. */
-import { html, useEffect, useState } from '../../dom.js';
+import { html, useState } from '../../dom.js';
 import { get, post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
 import { findField, makeMember } from '../../lib/launch/schema.js';
@@ -11,6 +11,7 @@ import { OfferMenu } from './offer_menu.js';
 import { Sentence } from './row.js';
 import { Upload } from './upload.js';
 import { ForOperator } from '../shared/role.js';
+import { useSettled } from '../shared/settled.js';
 import { lookup } from '../../lib/lookup.js';
 import { Heads } from '../shared/data_table.js';
 
@@ -22,6 +23,7 @@ import { Heads } from '../shared/data_table.js';
 const makeField = (layer, fullConfig, path) =>
   /** @type {import('./row.js').Field} */ (findField(layer.root, path, fullConfig));
 
+const PAUSE_MS = 300;
 const WEIGHTS = ['adapter', 'dtype', 'quantization', 'revision'];
 const PROMPT = ['chat_template', 'system_prompt', 'chat_template_kwargs'];
 
@@ -150,7 +152,7 @@ function UploadProblems({ onDone }) {
  * @param {{problems: object[], seed: number}} props
  */
 function Preview({ problems, seed }) {
-  const key = useSettled(makeContentKey({ problems, seed }));
+  const key = useSettled(makeContentKey({ problems, seed }), PAUSE_MS);
   const preview = useLoad(key, (signal) => post('/problems/preview', JSON.parse(key), { signal }), {
     subject: 'preview',
   });
@@ -178,16 +180,6 @@ function Preview({ problems, seed }) {
     }
     ${data.note && html`<p class="quiet">${data.note}</p>`}
   </div>`;
-}
-
-/** Returns the last value that did not change for a moment. @template T @param {T} value */
-function useSettled(value, pause = 300) {
-  const [settledValue, setSettledValue] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettledValue(value), pause);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return settledValue;
 }
 
 /** Fields whose errors belong to all variants unless one of them writes the field. */

@@ -1,5 +1,5 @@
 /** The sweep of a launch: its knobs with their values, and the resulting cells with time and cost. */
-import { html, useEffect, useId, useState } from '../../dom.js';
+import { html, useId, useState } from '../../dom.js';
 import { catalog } from '../../app/state.js';
 import { post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
@@ -11,6 +11,7 @@ import { WholeNumber } from './number.js';
 import { SearchSettings } from './search_settings.js';
 import { IconButton } from '../shared/icons.js';
 import { Segments } from '../shared/marks.js';
+import { useSettled } from '../shared/settled.js';
 
 const PAUSE_MS = 300;
 
@@ -27,11 +28,7 @@ const PAUSE_MS = 300;
  */
 export function usePlan(body) {
   const content = body && JSON.stringify(body);
-  const [settledContent, setSettledContent] = useState(content);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettledContent(content), PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [content]);
+  const settledContent = useSettled(content, PAUSE_MS);
   const key = content && settledContent;
   const { data, error, loading } = useLoad(
     key,

@@ -1,5 +1,5 @@
 /** The dialog that describes a trial with its cost and starts it. */
-import { html, useEffect, useState } from '../../dom.js';
+import { html, useState } from '../../dom.js';
 import { say } from '../../app/state.js';
 import { post } from '../../data/api.js';
 import { resync } from '../../data/live.js';
@@ -10,6 +10,7 @@ import { formatBytes, formatCount, formatDurationRange, plural } from '../../lib
 import { Dialog } from '../shared/overlay.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
+import { useSettled } from '../shared/settled.js';
 
 /** @typedef {{name: string, text: string}} Arm */
 /** @typedef {{arms: Arm[] | null, seeds: string, steps: string}} Draft empty or null: the values of the plan */
@@ -69,17 +70,6 @@ function makeRequest({ arms, seeds, steps }, cause, isSearch) {
   return { body, errors };
 }
 
-/** Returns the last value that did not change for a moment. @template T @param {T} value @returns {T} */
-function useSettled(value) {
-  const [settledValue, setSettledValue] = useState(value);
-  const key = JSON.stringify(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettledValue(value), PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [key]);
-  return settledValue;
-}
-
 /** @param {{run: Api.RunItem, cause: string, isSearch: boolean, title: string, onClose: () => void}} props */
 function TrialDialog({ run, cause, isSearch, title, onClose }) {
   const [draft, setDraft] = useState(NOTHING);
@@ -87,14 +77,13 @@ function TrialDialog({ run, cause, isSearch, title, onClose }) {
   const [failure, setFailure] = useState(/** @type {import('../../data/api.js').ApiError | null} */ (null));
   const postOnce = usePostOnce();
   const { body, errors: draftErrors } = makeRequest(draft, cause, isSearch);
-  const settledBody = useSettled(body);
+  const content = JSON.stringify(body);
+  const settledContent = useSettled(content, PAUSE_MS);
   const path = /** @type {const} */ (`/runs/${run.id}/trials/plan`);
   const plan = useLoad(
-    draftErrors.size ? null : JSON.stringify(settledBody),
-    (signal) => post(path, settledBody, { signal }),
-    {
-      subject: 'plan',
-    },
+    draftErrors.size ? null : settledContent,
+    (signal) => post(path, JSON.parse(settledContent), { signal }),
+    { subject: 'plan' },
   );
   const planPreview = plan.data;
   const arms = draft.arms ?? planPreview?.arms.map(({ name, changes }) => ({ name, text: changesText(changes) })) ?? [];
@@ -104,7 +93,7 @@ function TrialDialog({ run, cause, isSearch, title, onClose }) {
     setFailure(null);
     setDraft((old) => ({ ...old, ...changes }));
   };
-  const isOld = JSON.stringify(settledBody) !== JSON.stringify(body) || plan.loading;
+  const isOld = settledContent !== content || plan.loading;
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     setBusy(true);
