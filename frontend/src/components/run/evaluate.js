@@ -2,6 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
+import { NumberField } from '../shared/number_field.js';
 import { Dialog } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 import { lookup } from '../../lib/lookup.js';
@@ -146,12 +147,14 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
       ${
         heldOut &&
         FIELDS.map(
-          (field) => html`<${NumberField}
-            key=${field.name}
-            ...${field}
-            value=${lookup(values, field.name)}
-            error=${errors.get(field.name)}
-            onChange=${(value) => setValues((old) => ({ ...old, [field.name]: value }))}
+          ({ name, label, help }) => html`<${NumberField}
+            key=${name}
+            id=${`evaluate-${name}`}
+            label=${label}
+            help=${help}
+            value=${lookup(values, name)}
+            error=${errors.get(name)}
+            onChange=${(value) => setValues((old) => ({ ...old, [name]: value }))}
           />`,
         )
       }
@@ -199,30 +202,4 @@ function Choices({ legend, options, chosenKeys, onChange }) {
       </label>`,
     )}
   </fieldset>`;
-}
-
-/**
- * @param {{name: string, label: string, help: string, value: string, error?: string, onChange: (value: string) =>
- *   void}} props
- */
-function NumberField({ name, label, help, value, error, onChange }) {
-  return html`<div class="evaluate-field">
-    <label for=${`evaluate-${name}`}>${label}</label>
-    <input
-      class="field"
-      id=${`evaluate-${name}`}
-      inputmode="numeric"
-      value=${value}
-      aria-invalid=${error ? 'true' : undefined}
-      aria-describedby=${`evaluate-${name}-help`}
-      onInput=${(event) => onChange(event.target.value)}
-    />
-    <span
-      class=${error ? 'field-error' : 'faint'}
-      id=${`evaluate-${name}-help`}
-      role=${error ? 'alert' : undefined}
-    >
-      ${error ?? help}
-    </span>
-  </div>`;
 }

@@ -7,6 +7,7 @@ import { usePostOnce } from '../../data/post_once.js';
 import { useLoad } from '../../data/resource.js';
 import { describeChangedFields, changesText, hasList, placeErrors, readChanges } from '../../lib/trials.js';
 import { formatBytes, formatCount, formatDurationRange, plural } from '../../lib/text/format.js';
+import { NumberField } from '../shared/number_field.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
@@ -128,20 +129,20 @@ function TrialDialog({ run, cause, isSearch, title, onClose }) {
             onChange=${(/** @type {Arm[]} */ next) => change({ arms: next })}
           />
           <${NumberField}
-            name="seeds"
+            id="trial-seeds"
             label="Runs of each arm"
             help=${`Number of new seeds. Each seed is trained once in every arm, including the one without changes.`}
             value=${draft.seeds}
-            proposedValue=${planPreview.seeds.length}
+            placeholder=${String(planPreview.seeds.length)}
             error=${errors.get('seeds')}
             onChange=${(/** @type {string} */ seeds) => change({ seeds })}
           />
           <${NumberField}
-            name="steps"
+            id="trial-steps"
             label="Last step"
             help=${`With the data up to step ${planPreview.alarm}, the diagnosis would already have reported the failure.`}
             value=${draft.steps}
-            proposedValue=${planPreview.steps}
+            placeholder=${String(planPreview.steps)}
             error=${errors.get('steps')}
             onChange=${(/** @type {string} */ steps) => change({ steps })}
           />
@@ -238,29 +239,6 @@ function ArmText({ id, config, text, isWrong, onText }) {
 /** Returns a name that no arm has. @param {Arm[]} arms */
 const findFreeName = (arms) =>
   ['change 1', 'change 2', 'change 3', 'change 4'].find((name) => arms.every((arm) => arm.name !== name)) ?? 'change';
-
-/**
- * @param {{name: string, label: string, help: string, value: string, proposedValue: number, error?: string,
- *   onChange: (value: string) => void}} props
- */
-function NumberField({ name, label, help, value, proposedValue, error, onChange }) {
-  return html`<div class="evaluate-field">
-    <label for=${`trial-${name}`}>${label}</label>
-    <input
-      class="field"
-      id=${`trial-${name}`}
-      inputmode="numeric"
-      value=${value}
-      placeholder=${String(proposedValue)}
-      aria-invalid=${error ? 'true' : undefined}
-      aria-describedby=${`trial-${name}-help`}
-      onInput=${(/** @type {any} */ event) => onChange(event.target.value)}
-    />
-    <span class=${error ? 'field-error' : 'faint'} id=${`trial-${name}-help`} role=${error ? 'alert' : undefined}>
-      ${error ?? help}
-    </span>
-  </div>`;
-}
 
 /** @param {{plan: Api.TrialPlanItem}} props */
 function Price({ plan: { price, repeat_seed: seed } }) {
