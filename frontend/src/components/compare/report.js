@@ -12,7 +12,7 @@ import { formatField, groupDifferences } from '../../lib/runs/config.js';
 import { findGroup } from '../../lib/runs/groups.js';
 import { makeMatrixParams, nameRows, toPlainTable, planText } from '../../lib/runs/matrix.js';
 import { formatBytes, formatTime, formatValue, plural } from '../../lib/text/format.js';
-import { Dialog } from '../shared/overlay.js';
+import { Dialog, DialogButtons } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
 import { describeChart } from '../curves/files.js';
 import { loadEnds, loadPanel } from '../curves/loaded.js';
@@ -273,12 +273,9 @@ export function ReportDialog({ onClose, ...comparison }) {
           />
         </label>
       </div>
-      <footer>
-        <button type="button" class="button" onClick=${onClose}>Cancel</button>
-        <button class="button button-primary" disabled=${doneCount !== null}>
-          ${doneCount === null ? 'Save report' : `Drawing ${Math.min(doneCount + 1, count)} of ${count}`}
-        </button>
-      </footer>
+      <${DialogButtons} onClose=${onClose} disabled=${doneCount !== null}>
+        ${doneCount === null ? 'Save report' : `Drawing ${Math.min(doneCount + 1, count)} of ${count}`}
+      <//>
     </form>
   <//>`;
 }

@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { makeLadder, findMethodDifferences, makeOneKnobOff, formatShortValue } from '../../lib/launch/form.js';
 import { plural } from '../../lib/text/format.js';
-import { Dialog } from '../shared/overlay.js';
+import { Dialog, DialogButtons } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
 import { DataTable } from '../shared/data_table.js';
@@ -100,14 +100,9 @@ export function Ablation({ variant, fullConfig, plainVariants, onAdd, onClose })
           ${newVariants.map(({ name }) => html`<li key=${name}>${name}</li>`)}
         </ol>`
       }
-      <footer>
-        <button type="button" class="button" onClick=${onClose}>
-          Cancel
-        </button>
-        <button class="button button-primary" disabled=${!newVariants.length}>
-          Add ${plural(newVariants.length, 'variant')}
-        </button>
-      </footer>
+      <${DialogButtons} onClose=${onClose} disabled=${!newVariants.length}>
+        Add ${plural(newVariants.length, 'variant')}
+      <//>
     </form>
   <//>`;
 }

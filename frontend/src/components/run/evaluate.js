@@ -3,7 +3,7 @@ import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
 import { NumberField } from '../shared/number_field.js';
-import { Dialog } from '../shared/overlay.js';
+import { Dialog, DialogButtons } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 import { lookup } from '../../lib/lookup.js';
 
@@ -171,17 +171,9 @@ function EvaluateDialog({ run, steps, onClose, onBegun }) {
           ${errors.get('')}
         </p>`
       }
-      <footer>
-        <button type="button" class="button" onClick=${onClose}>
-          Cancel
-        </button>
-        <button
-          class="button button-primary"
-          disabled=${busy || !chosenSteps.length || (!heldOut && !chosenNames.length)}
-        >
-          Evaluate
-        </button>
-      </footer>
+      <${DialogButtons} onClose=${onClose} disabled=${busy || !chosenSteps.length || (!heldOut && !chosenNames.length)}>
+        Evaluate
+      <//>
     </form>
   <//>`;
 }

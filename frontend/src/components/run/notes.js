@@ -1,7 +1,7 @@
 /** The notes of a run, which are free text. */
 import { html, useState } from '../../dom.js';
 import { patch } from '../../data/api.js';
-import { Dialog } from '../shared/overlay.js';
+import { Dialog, DialogButtons } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 
 const MAX_CHARACTERS = 20_000;
@@ -66,12 +66,7 @@ export function NotesDialog({ run, onChange, onClose }) {
         </p>`
       }
       ${failure && html`<p class="form-errors" role="alert">Not saved: ${failure}</p>`}
-      <footer>
-        <button type="button" class="button" onClick=${onClose}>
-          Cancel
-        </button>
-        <button class="button button-primary">Save</button>
-      </footer>
+      <${DialogButtons} onClose=${onClose}>Save<//>
     </form>
   <//>`;
 }

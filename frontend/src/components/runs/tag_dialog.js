@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { actOnRuns } from '../../app/actions.js';
 import { plural } from '../../lib/text/format.js';
-import { Dialog } from '../shared/overlay.js';
+import { Dialog, DialogButtons } from '../shared/overlay.js';
 
 /**
  * @param {{ids: string[], loadedRuns: Api.RunItem[], offeredTags: string[], reload: () => void, onClose: () => void}}
@@ -43,14 +43,9 @@ export function TagDialog({ ids, loadedRuns, offeredTags, reload, onClose }) {
           )}
         </p>`
       }
-      <footer>
-        <button type="button" class="button" onClick=${onClose}>
-          Cancel
-        </button>
-        <button class="button button-primary" disabled=${!tag.trim()}>
-          ${hasAll(tag.trim()) && tag.trim() ? 'Remove tag' : 'Tag'}
-        </button>
-      </footer>
+      <${DialogButtons} onClose=${onClose} disabled=${!tag.trim()}>
+        ${hasAll(tag.trim()) && tag.trim() ? 'Remove tag' : 'Tag'}
+      <//>
     </form>
   <//>`;
 }

@@ -36,6 +36,16 @@ export function Dialog({ title, onClose, children, wide = false, holdsText = fal
 }
 
 /**
+ * The buttons at the end of a dialog's form: one that only closes the dialog, and the main one with these attributes.
+ * @param {{onClose: () => void, children: any, disabled?: boolean, title?: string, autofocus?: boolean}} props
+ */
+export const DialogButtons = ({ onClose, children, ...attributes }) =>
+  html`<footer>
+    <button type="button" class="button" onClick=${onClose}>Cancel</button>
+    <button class="button button-primary" ...${attributes}>${children}</button>
+  </footer>`;
+
+/**
  * A dialog that asks before an action that cannot be undone immediately.
  * @param {{title: string, text: any, confirm: string, onConfirm: () => void, onClose: () => void}} props
  */
@@ -48,14 +58,7 @@ export function Confirm({ title, text, confirm, onConfirm, onClose }) {
   return html`<${Dialog} title=${title} onClose=${onClose}>
     <form onSubmit=${go}>
       <p>${text}</p>
-      <footer>
-        <button type="button" class="button" onClick=${onClose}>
-          Cancel
-        </button>
-        <button class="button button-primary" autofocus>
-          ${confirm}
-        </button>
-      </footer>
+      <${DialogButtons} onClose=${onClose} autofocus>${confirm}<//>
     </form>
   <//>`;
 }

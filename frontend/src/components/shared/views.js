@@ -4,7 +4,7 @@ import { get, put, remove } from '../../data/api.js';
 import { navigate } from '../../app/router.js';
 import { say, sayError } from '../../app/state.js';
 import { viewAddress } from '../../lib/runs/views.js';
-import { Dialog, Menu } from './overlay.js';
+import { Dialog, DialogButtons, Menu } from './overlay.js';
 import { Icon } from './icons.js';
 import { ForOperator } from './role.js';
 
@@ -129,14 +129,7 @@ function SaveDialog({ view, onClose, children }) {
       />
       ${children}
       ${error && html`<p class="field-error" role="alert">${error}</p>`}
-      <footer>
-        <button type="button" class="button" onClick=${onClose}>
-          Cancel
-        </button>
-        <button class="button button-primary" disabled=${!name.trim()} title="Replaces a view of the same name">
-          Save
-        </button>
-      </footer>
+      <${DialogButtons} onClose=${onClose} disabled=${!name.trim()} title="Replaces a view of the same name">Save<//>
     </form>
   <//>`;
 }

@@ -8,7 +8,7 @@ import { useLoad } from '../../data/resource.js';
 import { describeChangedFields, changesText, hasList, placeErrors, readChanges } from '../../lib/trials.js';
 import { formatBytes, formatCount, formatDurationRange, plural } from '../../lib/text/format.js';
 import { NumberField } from '../shared/number_field.js';
-import { Dialog } from '../shared/overlay.js';
+import { Dialog, DialogButtons } from '../shared/overlay.js';
 import { Icon, IconButton } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
 import { useSettled } from '../shared/settled.js';
@@ -154,12 +154,9 @@ function TrialDialog({ run, cause, isSearch, title, onClose }) {
           ? html`<p class="field-error" role="alert">${requestError.message}</p>`
           : !planPreview && html`<p class="faint">Planning…</p>`
       }
-      <footer>
-        <button type="button" class="button" onClick=${onClose}>Cancel</button>
-        <button class="button button-primary" disabled=${busy || isOld || !planPreview || errors.size > 0}>
-          ${planPreview ? `Start ${isSearch ? 'at most ' : ''}${plural(planPreview.price.runs, 'run')}` : 'Start'}
-        </button>
-      </footer>
+      <${DialogButtons} onClose=${onClose} disabled=${busy || isOld || !planPreview || errors.size > 0}>
+        ${planPreview ? `Start ${isSearch ? 'at most ' : ''}${plural(planPreview.price.runs, 'run')}` : 'Start'}
+      <//>
     </form>
   <//>`;
 }
