@@ -9,6 +9,9 @@ valkey_url    broker URL of a private Redis-compatible server
 s3            address of an empty bucket on an S3 server, for ARTIFACTS_URL
 warm          socket of the process that forks trainers, see tests/faults/warm.py
 chromium      path of a Chromium
+client        a client of a service on SQLite, logged in as the operator
+viewer        the same as a viewer
+stranger      the same without a token
 
 tests/trained_runs.py adds fixtures for runs that train in the test process.
 
@@ -21,6 +24,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.request import Request, urlopen
@@ -264,6 +268,30 @@ def warm() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def chromium() -> str:
     return require(servers.find_chromium)
+
+
+@pytest.fixture
+def client(sqlite_url: str, settings: Settings) -> Iterator[Any]:
+    with _client_of_service(settings, sqlite_url, settings.grpolab_token) as client:
+        yield client
+
+
+@pytest.fixture
+def viewer(sqlite_url: str, settings: Settings) -> Iterator[Any]:
+    with _client_of_service(settings, sqlite_url, settings.grpolab_viewer_token) as client:
+        yield client
+
+
+@pytest.fixture
+def stranger(sqlite_url: str, settings: Settings) -> Iterator[Any]:
+    with _client_of_service(settings, sqlite_url, "") as client:
+        yield client
+
+
+def _client_of_service(settings: Settings, url: str, token: str) -> AbstractContextManager[Any]:
+    from tests.api_client import client_of_service  # most tests need no service, whose import takes long
+
+    return client_of_service(settings, url, token=token)
 
 
 def _postgres_server(directory: Path) -> servers.Server:

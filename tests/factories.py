@@ -20,6 +20,17 @@ from backend.storage.completions import iterate_completions
 from backend.storage.engine import new_id
 from backend.storage.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, RolloutGroup, Run
 
+VALUE_BY_STEP = {
+    1: 0.0,
+    2: math.nan,
+    3: math.inf,
+    4: -math.inf,
+    5: 1e-308,
+    6: 1.7976931348623157e308,
+    7: -0.0,
+}
+"""Values of a metric by step that are often stored wrongly."""
+
 
 def make_experiment(session: Session, **fields: Any) -> Experiment:
     """Create an experiment with one variant and one seed."""

@@ -6,8 +6,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from backend.base.settings import Settings
+from backend.storage.models import Run
 from tests.api_client import client_of_service
 from tests.conftest import Database
+from tests.factories import make_run
 
 
 @pytest.fixture
@@ -15,3 +17,10 @@ def client(database: Database, settings: Settings) -> Iterator[TestClient]:
     """A logged-in client of a service on `database`."""
     with client_of_service(settings, database.url) as client:
         yield client
+
+
+@pytest.fixture
+def run(database: Database) -> Run:
+    """A queued run with the default config."""
+    with database.sessions.begin() as session:
+        return make_run(session)

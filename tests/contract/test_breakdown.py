@@ -14,12 +14,6 @@ RIGHT_COMPLETION = MadeCompletion(text="yes", reward=1.0, correct=True)
 WRONG_COMPLETION = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
 
 
-@pytest.fixture
-def run(database):
-    with database.sessions.begin() as session:
-        return make_run(session)
-
-
 def add_points(database, run, points):
     with database.sessions.begin() as session:
         write_points(session, run.id, 1, [(step, values) for step, values in sorted(points.items())])

@@ -19,19 +19,9 @@ from backend.metrics.view import View
 from backend.runs.deletion import begin_deletion, continue_deletions
 from backend.storage.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.storage.run_lookup import load_run_names
-from tests.factories import make_attempt, make_run, write_metric
+from tests.factories import VALUE_BY_STEP, make_attempt, make_run, write_metric
 
 pytestmark = pytest.mark.both_databases
-
-VALUE_BY_STEP = {
-    1: 0.0,
-    2: math.nan,
-    3: math.inf,
-    4: -math.inf,
-    5: 1e-308,
-    6: 1.7976931348623157e308,
-    7: -0.0,
-}
 
 
 @pytest.fixture(autouse=True)

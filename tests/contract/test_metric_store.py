@@ -13,19 +13,9 @@ from backend.metrics.store import key_ids, write_points, write_series
 from backend.rollouts.reading import step_counts
 from backend.storage.engine import open_sessions
 from backend.storage.models import NOT_BEGUN, Metric, MetricKey
-from tests.factories import make_attempt, make_group, make_run, write_metric
+from tests.factories import VALUE_BY_STEP, make_attempt, make_group, make_run, write_metric
 
 pytestmark = pytest.mark.both_databases
-
-VALUE_BY_STEP = {
-    1: 0.0,
-    2: math.nan,
-    3: math.inf,
-    4: -math.inf,
-    5: 1e-308,
-    6: 1.7976931348623157e308,
-    7: -0.0,
-}
 
 
 def committed(session):

@@ -2,23 +2,16 @@
 
 import json
 
-import pytest
 from sqlalchemy import delete
 
 from backend.config.pass_rates import read_rates
 from backend.rollouts.store import pack_groups, write_groups
 from backend.storage.models import GroupTally
-from tests.factories import MadeCompletion, MadeGroup, make_run
+from tests.factories import MadeCompletion, MadeGroup
 
 RIGHT_COMPLETION = MadeCompletion(reward=1.0, correct=True)
 WRONG_COMPLETION = MadeCompletion(text="no", reward=0.0, correct=False, flags=("wrong",))
 PAID_COMPLETION = MadeCompletion(text="no", reward=0.5, correct=False, flags=("wrong", "repetitive"))
-
-
-@pytest.fixture
-def run(database):
-    with database.sessions.begin() as session:
-        return make_run(session)
 
 
 def store_groups(database, run, *groups, step=1, attempt=1, counted=()):

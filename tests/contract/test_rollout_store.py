@@ -28,12 +28,6 @@ def rollouts(client, run, **params):
     return response.json()
 
 
-@pytest.fixture
-def run(database):
-    with database.sessions.begin() as session:
-        return make_run(session)
-
-
 def store_group(database, run, *groups, step=1, attempt=1):
     with database.sessions.begin() as session:
         write_groups(session, pack_groups(run.id, step, attempt, groups))

@@ -13,12 +13,6 @@ TRUNCATED_COMPLETION = MadeCompletion(text="and so", reward=0.0, correct=False, 
 UNSCORED_COMPLETION = MadeCompletion(text="no", reward=None, correct=None)
 
 
-@pytest.fixture
-def run(database):
-    with database.sessions.begin() as session:
-        return make_run(session)
-
-
 def add_points(database, run, values, attempt=1):
     with database.sessions.begin() as session:
         write_points(session, run.id, attempt, sorted(values.items()))

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from backend.http.auth.permissions import FILES, READS, WRITES
-from tests.api_client import client_of_service
 from tests.fuzz.schemathesis_round import play
 from tests.route_list import filled_in
 
@@ -62,12 +61,6 @@ def routes():
         is_upload = (method, path) in FILES
         if method in ("POST", "PATCH") and not is_upload and not path.endswith(SUFFIXES_WITHOUT_BODY):
             yield method, filled_in(path)
-
-
-@pytest.fixture
-def client(sqlite_url, settings):
-    with client_of_service(settings, sqlite_url) as client:
-        yield client
 
 
 def assert_refused(response, context):

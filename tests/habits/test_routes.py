@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 from backend.base.settings import Settings
 from backend.http.auth.permissions import GROUPS
 from backend.service.main import create_app
-from tests.api_client import client_of_service
 from tests.route_list import operations
 
 PROBLEM_TYPE = "application/problem+json"
@@ -24,18 +23,6 @@ PROBLEM_FIELDS = {"type", "title", "status", "detail", "request_id"}
 
 def filled_in(path: str) -> str:
     return re.sub(r"\{\w+\}", "nothing", path)
-
-
-@pytest.fixture
-def stranger(sqlite_url, settings):
-    with client_of_service(settings, sqlite_url, token="") as client:
-        yield client
-
-
-@pytest.fixture
-def operator(sqlite_url, settings):
-    with client_of_service(settings, sqlite_url) as client:
-        yield client
 
 
 def assert_is_problem(response) -> None:
@@ -76,10 +63,10 @@ def test_no_method_bypasses_the_gate(stranger, method):
         assert stranger.request(method, filled_in(path)).status_code in {401, 403}
 
 
-def test_an_unknown_path_is_a_problem_document(operator):
+def test_an_unknown_path_is_a_problem_document(client):
     for method, path, _ in OPERATIONS:
         if "{" in path:
-            response = operator.request(method, filled_in(path), json={})
+            response = client.request(method, filled_in(path), json={})
             assert response.status_code in {404, 409, 422}, f"{method} {path}: {response.text}"
             assert_is_problem(response)
 
@@ -95,15 +82,15 @@ def test_an_unknown_path_is_a_problem_document(operator):
         ("POST", "/api/v1/experiments", {"name": 3}),
     ],
 )
-def test_a_bad_request_is_a_problem_document(operator: TestClient, method, path, body):
-    response = operator.request(method, path, json=body)
+def test_a_bad_request_is_a_problem_document(client: TestClient, method, path, body):
+    response = client.request(method, path, json=body)
     assert 400 <= response.status_code < 500
     assert_is_problem(response)
 
 
-def test_invalid_json_is_a_problem_document(operator):
+def test_invalid_json_is_a_problem_document(client):
     for text in ("{", "[" * 5000, '{"name": NaN}', json.dumps({"name": "\ud800"})):
-        response = operator.post(
+        response = client.post(
             "/api/v1/experiments", content=text, headers={"Content-Type": "application/json"}
         )
         assert 400 <= response.status_code < 500

@@ -6,12 +6,11 @@ import pytest
 
 from tests.api_client import TOKEN, client_of_service
 from tests.waiting import wait_for
+from tests.worker.host.conftest import broker  # noqa: F401 - a fixture
 from tests.worker.host.test_worker_process import (  # noqa: F401 - fixtures
-    broker,
     have_status,
     queue_runs,
     ring_until,
-    sessions,
     settings,
     start_worker,
 )

@@ -1,6 +1,5 @@
 import os
 import socket
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from queue import Empty
@@ -11,30 +10,13 @@ from backend.base.errors import Unavailable
 from backend.base.settings import Settings
 from backend.runs.queue.broker import (
     choose_broker,
-    is_ready,
     prepare_broker,
     private_directory,
     queue_folder,
     socket_path,
 )
 from backend.runs.queue.doorbell import TASK_NAME, ring, worker_queue
-from tests.waiting import wait_for
-
-
-def start(settings):
-    broker = choose_broker(settings)
-    prepare_broker(broker, settings)
-    process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL)
-    wait_for(lambda: broker.socket and is_ready(broker.socket))
-    return process
-
-
-@pytest.fixture
-def broker(settings):
-    process = start(settings)
-    yield process
-    process.kill()
-    process.wait()
+from tests.worker.host.conftest import start_broker
 
 
 @pytest.fixture
@@ -107,7 +89,7 @@ def test_the_doorbell_works_again_when_the_broker_is_back(settings, broker):
     broker.kill()
     broker.wait()
     assert not ring(settings)
-    second_broker = start(settings)
+    second_broker = start_broker(settings)
     try:
         assert ring(settings)
     finally:
@@ -117,7 +99,7 @@ def test_the_doorbell_works_again_when_the_broker_is_back(settings, broker):
 
 @pytest.mark.usefixtures("patient")
 def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
-    second_broker = start(settings)
+    second_broker = start_broker(settings)
     try:
         assert broker.wait(60) == 0
         assert ring(settings)

@@ -14,7 +14,6 @@ from backend.base.sandbox.process import Sandbox
 from backend.base.settings import Settings
 from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
-from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Attempt, Event, LogChunk, Run
 from tests.faults.processes import is_alive
 from tests.waiting import wait_for
@@ -32,13 +31,6 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def settings(state_dir, sqlite_url):
     return Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4, grpolab_token="secret")
-
-
-@pytest.fixture
-def sessions(settings):
-    engine = open_engine(settings.effective_database_url)
-    yield open_sessions(engine)
-    engine.dispose()
 
 
 @pytest.fixture

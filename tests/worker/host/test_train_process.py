@@ -16,7 +16,7 @@ from backend.base.settings import Settings
 from backend.config.merge import resolve
 from backend.runs import lifecycle
 from backend.runs.workers.devices import Slot
-from backend.storage.engine import database_address, open_engine, open_sessions
+from backend.storage.engine import database_address
 from backend.storage.models import Checkpoint, Metric, Run
 from tests.faults.plant import STUB_PATH
 from worker.host.trainer_process import trainer_environment
@@ -34,13 +34,6 @@ QUICK_CONFIG = {
 @pytest.fixture
 def settings(state_dir, sqlite_url):
     return Settings(state_dir=state_dir, database_url=sqlite_url, models_dir=state_dir)
-
-
-@pytest.fixture
-def sessions(settings):
-    engine = open_engine(settings.effective_database_url)
-    yield open_sessions(engine)
-    engine.dispose()
 
 
 @pytest.fixture

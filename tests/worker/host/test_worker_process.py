@@ -10,11 +10,10 @@ import pytest
 from sqlalchemy import func, select
 
 from backend.base.settings import Settings
-from backend.runs.queue.broker import choose_broker, is_ready, prepare_broker
 from backend.runs.queue.doorbell import ring
-from backend.storage.engine import open_engine, open_sessions
 from backend.storage.models import Run, Worker
 from tests.waiting import wait_for
+from tests.worker.host.conftest import start_broker
 
 ROOT = Path(__file__).parents[3]
 
@@ -22,29 +21,6 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def settings(state_dir, sqlite_url):
     return Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4, poll_seconds=600)
-
-
-@pytest.fixture
-def sessions(settings):
-    engine = open_engine(settings.effective_database_url)
-    yield open_sessions(engine)
-    engine.dispose()
-
-
-def start_broker(settings):
-    broker = choose_broker(settings)
-    prepare_broker(broker, settings)
-    process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL)
-    wait_for(lambda: broker.socket and is_ready(broker.socket))
-    return process
-
-
-@pytest.fixture
-def broker(settings):
-    process = start_broker(settings)
-    yield process
-    process.kill()
-    process.wait()
 
 
 @pytest.fixture

@@ -18,11 +18,6 @@ from worker.policy.token_texts import TokenTexts
 
 
 @pytest.fixture(scope="module")
-def tiny():
-    return load_policy(PolicyConfig(), Settings())
-
-
-@pytest.fixture(scope="module")
 def double():
     """The tiny policy in double precision, so that the order of CPU sums does not affect comparisons."""
     policy = load_policy(PolicyConfig(), Settings())

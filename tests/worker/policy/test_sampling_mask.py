@@ -5,12 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from backend.base.settings import Settings
-from backend.config.sections import PolicyConfig
 from worker.policy import logprobs as logprobs_module
 from worker.policy.head import Head
 from worker.policy.logprobs import States, score_states, token_logprobs
-from worker.policy.model import load_policy
 from worker.policy.sampling_mask import mask_log_mass, mask_pairs
 from worker.policy.token_batch import pad_values, token_batch
 from worker.problems.sums import Sums
@@ -19,11 +16,6 @@ from worker.types import SamplingMask
 
 OLD, NEW = [2.0, 1.0, 0.0, -1.0], [2.2, 0.9, 0.1, -1.0]
 PROMPTS = [Sums(seed=0).sample(index, "train") for index in range(4)]
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return load_policy(PolicyConfig(), Settings())
 
 
 def make_mask(*rows):

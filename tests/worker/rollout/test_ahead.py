@@ -6,11 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from backend.base.settings import Settings
 from backend.config.merge import resolve
-from backend.config.sections import PolicyConfig
 from tests.waiting import wait_for
-from worker.policy.model import load_policy
 from worker.problems.mixture import Ingredient, Mixture
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
@@ -27,11 +24,6 @@ CONFIG = resolve({"sampling": SAMPLING})
 
 def never() -> bool:
     return False
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return load_policy(PolicyConfig(), Settings())
 
 
 @pytest.fixture(scope="module")

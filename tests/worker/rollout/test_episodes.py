@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from backend.base.settings import Settings
 from backend.config.environments import ToolUse
-from backend.config.sections import PolicyConfig
-from worker.policy.model import load_policy
 from worker.policy.prompt_form import PromptForm
 from worker.prompt import Prompt
 from worker.rollout.engine import make_completion
@@ -28,11 +25,6 @@ TEMPLATE = (
     "{% if tools %}{{ tools | length }} tools{% endif %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return load_policy(PolicyConfig(), Settings())
 
 
 class Script:

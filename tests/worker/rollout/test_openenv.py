@@ -12,12 +12,9 @@ import pytest
 import torch
 
 from backend.base.errors import EnvironmentFailed
-from backend.base.settings import Settings
 from backend.config.environments import OpenEnv
-from backend.config.sections import PolicyConfig
 from tests.worker.rollout.openenv_server import API_KEY, HOW
 from tests.worker.rollout.test_episodes import TEMPLATE, Script
-from worker.policy.model import load_policy
 from worker.policy.prompt_form import PromptForm
 from worker.prompt import Prompt
 from worker.rewards import endpoint
@@ -30,11 +27,6 @@ from worker.types import EpisodeResult, Group
 
 SILENT_BEHAVIOURS = ("slow", "trickle")
 PROMPT = Prompt("episodes/train/0/0", "Guess.", "", "episodes", is_episode=True)
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return load_policy(PolicyConfig(), Settings())
 
 
 @contextmanager

@@ -11,10 +11,8 @@ from transformers import (
 )
 
 from backend.base.errors import InvalidConfig
-from backend.base.settings import Settings
-from backend.config.sections import PolicyConfig
 from worker.policy.lean import MIN_PACKED, LeanModel, is_lean
-from worker.policy.model import as_policy, load_policy
+from worker.policy.model import as_policy
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
 from worker.rollout import sampler as sampler_module
@@ -37,11 +35,6 @@ SIZES = {
     "max_position_embeddings": 128,
     "initializer_range": 0.5,
 }
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return load_policy(PolicyConfig(), Settings())
 
 
 def random_policy(tiny, kind):

@@ -4,19 +4,11 @@ import copy
 
 import pytest
 
-from backend.base.settings import Settings
-from backend.config.sections import PolicyConfig
-from worker.policy.model import load_policy
 from worker.rollout.engine_client import BadResponse
 from worker.rollout.sampler import Decoding
 from worker.rollout.server_answers import OtherWeights, read_completions
 
 PROMPT = [4, 5, 6]
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return load_policy(PolicyConfig(), Settings())
 
 
 @pytest.fixture

@@ -3,11 +3,8 @@
 import pytest
 import torch
 
-from backend.base.settings import Settings
 from backend.config.rewards import CorrectnessReward
-from backend.config.sections import PolicyConfig
 from backend.rollouts.tags import CLOSE_TAG
-from worker.policy.model import load_policy
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
 from worker.rollout.sampler import Decoding, Sampler
@@ -16,11 +13,6 @@ from worker.training.effort import area_under_curve, effort_auc, split_thinking
 from worker.types import Group
 
 GREEDY_DECODING = Decoding(64, temperature=0.0)
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return load_policy(PolicyConfig(), Settings())
 
 
 @pytest.fixture(scope="module")

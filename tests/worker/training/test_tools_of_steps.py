@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from backend.base.settings import Settings
 from backend.config.environments import ToolUse
 from backend.config.merge import resolve
-from backend.config.sections import PolicyConfig
 from worker.objective.policy_loss import denominators, policy_loss
 from worker.policy.logprobs import token_logprobs
 from worker.policy.microbatches import Microbatches
-from worker.policy.model import load_policy
 from worker.prompt import Prompt
 from worker.rollout.episodes import Episodes
 from worker.rollout.sampler import Decoding, Sampler
@@ -25,11 +22,6 @@ from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group, Turn
 
 TOOL_ENVIRONMENT = {"type": "tool_use", "tools": ["lookup"], "form": "equation", "max_observation_tokens": 4}
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return load_policy(PolicyConfig(), Settings())
 
 
 @pytest.fixture(scope="module")
