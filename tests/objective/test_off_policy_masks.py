@@ -58,21 +58,6 @@ def test_the_mask_needs_the_samplers_log_probs():
     f.run(Objective(off_policy_mask=knobs.Opsm(source="old")), sampler_logprobs=None)
 
 
-def test_gamma_of_two_layers():
-    """|log p_new - log p_old| is averaged over the experts of a layer, then over the layers."""
-    old_probabilities, new_probabilities = (
-        torch.tensor([[0.5, 0.3], [0.4, 0.4]]),
-        torch.tensor([[0.6, 0.2], [0.4, 0.3]]),
-    )
-    of_layer = (new_probabilities.log() - old_probabilities.log()).abs().mean(dim=1)
-    assert of_layer.tolist() == pytest.approx([0.2939, 0.1438], abs=6e-5)
-    shift = -of_layer.mean()
-    assert -shift.item() == pytest.approx(0.2189, abs=6e-5)
-    assert off_policy_masks.floored_gate(shift.view(1, 1), gamma_min=0.1).gamma.item() == pytest.approx(
-        0.8034, abs=6e-5
-    )
-
-
 def test_gamma_is_floored_and_has_no_gradient():
     shift = torch.tensor([[math.log(0.6), math.log(0.9)]], requires_grad=True)
     gate = off_policy_masks.floored_gate(shift, gamma_min=0.8)
