@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from worker.objective.gae import generalized_advantages, last_token_rewards, length_adaptive_lambda
-from worker.objective.whitening import whitened_advantages
 
 REWARDS = torch.tensor([[0.0, 0.0, 0.0, 1.0]], dtype=torch.float64)
 VALUES = torch.tensor([[0.2, 0.4, 0.5, 0.8]], dtype=torch.float64)
@@ -33,13 +32,6 @@ def test_advantages_match_the_table(gamma, lambda_, advantages):
 def test_returns_are_advantages_plus_values(lambda_, returns):
     estimates = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=lambda_) + VALUES
     assert estimates[0].tolist() == row(returns)
-
-
-def test_advantages_are_whitened_over_tokens():
-    estimates = generalized_advantages(REWARDS, VALUES, ALL_TOKENS, lambda_=0.95)
-    assert whitened_advantages(estimates, ALL_TOKENS, ddof=1, eps=1e-8)[0].tolist() == row(
-        [1.0667, 0.3004, -0.0365, -1.3306]
-    )
 
 
 def test_lambda_adapts_to_the_length():
