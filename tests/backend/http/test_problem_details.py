@@ -13,7 +13,7 @@ JSON_HEADERS = {"Content-Type": "application/json"}
 @pytest.mark.parametrize(
     ("method", "path", "options", "status"),
     first_in_gate(
-        8,
+        14,
         [
             ("GET", "/api/v1/nothing", {}, 404),
             ("GET", "/nothing", {}, 404),
@@ -22,6 +22,10 @@ JSON_HEADERS = {"Content-Type": "application/json"}
             ("PUT", "/api/v1/runs", {}, 405),
             ("POST", "/healthz", {}, 405),
             ("GET", "/api/v1/runs?limit=0", {}, 422),
+            ("GET", "/api/v1/runs?cursor=made-up", {}, 422),
+            ("POST", "/api/v1/validate", {"json": []}, 422),
+            ("POST", "/api/v1/experiments", {"json": {"name": 3}}, 422),
+            ("POST", "/api/v1/experiments", {"content": rb'{"name":"\ud800"}', "headers": JSON_HEADERS}, 422),
             ("POST", "/api/v1/experiments", {"content": b"{", "headers": JSON_HEADERS}, 400),
             ("POST", "/api/v1/experiments", {"content": b"[" * 100_000, "headers": JSON_HEADERS}, 400),
             ("POST", "/api/v1/experiments", {"content": b'{"name": NaN}', "headers": JSON_HEADERS}, 422),
@@ -39,7 +43,7 @@ def test_an_error_is_a_problem_document(client, method, path, options, status):
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == MEDIA_TYPE
     document = response.json()
-    assert set(document) <= {"type", "title", "status", "detail", "request_id", "errors"}
+    assert set(document) - {"errors"} == {"type", "title", "status", "detail", "request_id"}
     assert document["status"] == status
     assert document["title"]
     assert document["detail"]
