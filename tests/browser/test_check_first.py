@@ -12,8 +12,8 @@ from sqlalchemy import select
 from backend.config.merge import merge
 from backend.runs import lifecycle
 from backend.storage.models import Run
+from tests.browser.accessibility import assert_accessible
 from tests.browser.service import HOSTILE, NARROW_VIEWPORT, WIDE_VIEWPORT, open_context, running_service
-from tests.browser.test_pages import AXE_SOURCE
 from worker.train import Assignment, train_run
 
 
@@ -97,10 +97,7 @@ def test_a_config_is_checked_and_then_launched(page, perform_checks):
     expect(forms).to_contain_text("Chat, asked for a box")
     result.get_by_text("The first prompt as the policy reads it").click()
     expect(result.get_by_label("First prompt")).to_contain_text("=?")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
-    barriers = page.evaluate("axe.run('.launch-box')")["violations"]
-    assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
+    assert_accessible(page, ".launch-box")
     page.reload()
     expect(result).to_contain_text("The grader accepts all 256 reference answers.")
     page.get_by_role("button", name="Launch 1 run").click()

@@ -12,6 +12,7 @@ from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint, keep_before
 from backend.storage.models import Run
 from tests.backend.analysis.diagnosis.logs import change_series, healthy
+from tests.browser.accessibility import assert_accessible
 from tests.browser.service import (
     NARROW_VIEWPORT,
     WIDE_VIEWPORT,
@@ -20,7 +21,6 @@ from tests.browser.service import (
     open_context,
     running_service,
 )
-from tests.browser.test_pages import AXE_SOURCE
 from tests.waiting import wait_for
 
 
@@ -82,10 +82,7 @@ def test_a_collapse_is_shown_with_its_onset_cause_and_next_steps(page, service):
     expect(card.locator(".button-primary")).to_have_text("Try the remedy")
     expect(card.get_by_role("region", name="Before the onset")).to_contain_text("its answer is right")
     expect(card.get_by_role("region", name="After it")).to_contain_text("reward 0")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
-    barriers = page.evaluate("axe.run('.diagnosis')")["violations"]
-    assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
+    assert_accessible(page, ".diagnosis")
     card.get_by_role("link", name="How it works, and its error rates").click()
     expect(page.get_by_role("heading", name="Diagnosis", exact=True)).to_be_visible()
 

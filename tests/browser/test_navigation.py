@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from backend.storage.models import Experiment
+from tests.browser.accessibility import find_barriers
 from tests.browser.service import HOSTILE, open_context, running_service, viewports
-from tests.browser.test_pages import AXE_SOURCE
 from tests.browser.watched import watched_page
 from tests.factories import make_run
 
@@ -207,17 +207,9 @@ def test_the_pages_fit_and_axe_finds_no_barrier(browser, service, width, scheme)
         page.get_by_role("button", name="Jump to").wait_for()
         page.wait_for_timeout(800)  # curves are drawn late
         is_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-        complaints[address] = [*barriers(page), *(["it scrolls sideways"] if is_wide else [])]
+        complaints[address] = [*find_barriers(page), *(["it scrolls sideways"] if is_wide else [])]
     quick_jump(page, "a")
     page.get_by_role("option").first.wait_for()
-    complaints["jump"] = barriers(page)
+    complaints["jump"] = [*find_barriers(page)]
     assert complaints == {address: [] for address in complaints}
     context.close()
-
-
-def barriers(page):
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
-    violations = page.evaluate(
-        "axe.run(document, {rules: {'target-size': {enabled: true}}}).then((run) => run.violations)"
-    )
-    return [(item["id"], [node["html"][:200] for node in item["nodes"]]) for item in violations]

@@ -3,17 +3,14 @@
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import urlencode
 
-import axe_playwright_python
 import pytest
 from playwright.sync_api import Page, expect
 
 from backend.runs.events import add_event
+from tests.browser.accessibility import find_barriers
 from tests.browser.service import running_service
-
-AXE_SOURCE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -312,16 +309,10 @@ def violations(page, address):
     page.goto(address)
     page.locator("h1").first.wait_for()
     page.wait_for_timeout(1000)  # curves and tokens are drawn late
-    page.evaluate(AXE_SOURCE)
-    barriers = page.evaluate(
-        "axe.run(document, {rules: {'target-size': {enabled: true}}}).then((run) => run.violations)"
-    )
+    barriers = find_barriers(page)
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(300)
-    barriers += page.evaluate(
-        "axe.run(document, {runOnly: ['color-contrast']}).then((run) => run.violations)"
-    )
-    return [(item["id"], [node["html"] for node in item["nodes"]]) for item in barriers]
+    return barriers + find_barriers(page, options={"runOnly": ["color-contrast"]})
 
 
 def test_a_deleted_run_is_found_in_the_trash_and_restored(page, service):

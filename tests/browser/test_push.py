@@ -11,9 +11,9 @@ from backend.base.settings import Settings
 from backend.http.auth.tokens import writer_token
 from backend.storage.models import Run
 from tests.backend.exchange.push.conftest import load_client
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import running_service
-from tests.browser.test_pages import AXE_SOURCE
 from tests.browser.watched import watched_page
 from tests.waiting import wait_for
 
@@ -56,8 +56,7 @@ def test_a_pushed_run_is_live_and_its_stop_button_works(push_service, pushed, ch
             expect(page.get_by_label("On the training machine")).to_contain_text(
                 f"curl -O {push_service.base}/grpolab.py"
             )
-            page.evaluate(AXE_SOURCE)
-            assert page.evaluate("axe.run().then((found) => found.violations.map((each) => each.id))") == []
+            assert_accessible(page)
             page.goto(address)
             expect(page.locator(".run-origin")).to_have_text("Pushed by TRL, writer node-7")
             expect(page.locator(".run-advance")).to_contain_text("step 14 of 40")

@@ -10,8 +10,9 @@ from sqlalchemy import select
 
 from backend.metrics.store import write_points
 from backend.storage.models import Attempt, Run
+from tests.browser.accessibility import assert_accessible
 from tests.browser.service import open_context, viewports
-from tests.browser.test_sweeps import assert_accessible, launch_page, sweep_in_address
+from tests.browser.test_sweeps import launch_page, sweep_in_address
 from tests.waiting import wait_for
 
 KNOB = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}

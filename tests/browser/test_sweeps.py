@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import expect
 
 from backend.runs import leases, lifecycle
-from tests.browser.test_pages import AXE_SOURCE
 
 GRPO_VARIANTS = [{"name": "grpo", "preset": "grpo"}]
 
@@ -94,9 +93,3 @@ def test_a_ladder_adds_one_knob_at_a_time_in_the_chosen_order(page):
     added = json.loads(variants)[2]
     assert added["objective"]["surrogate"]["eps_high"] == 0.28
     assert added["preset"] == "grpo"
-
-
-def assert_accessible(page, selector):
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
-    barriers = page.evaluate("where => axe.run(where)", selector)["violations"]
-    assert [(barrier["id"], barrier["nodes"][0]["html"]) for barrier in barriers] == []

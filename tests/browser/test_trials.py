@@ -6,9 +6,9 @@ from playwright.sync_api import expect
 from backend.runs import lifecycle
 from backend.storage.models import Run
 from tests.backend.analysis.diagnosis.logs import change_series, healthy
+from tests.browser.accessibility import assert_accessible
 from tests.browser.service import HOSTILE, NARROW_VIEWPORT, WIDE_VIEWPORT, open_context, running_service
 from tests.browser.test_diagnosis import store_run
-from tests.browser.test_pages import AXE_SOURCE
 from tests.contract.test_trials import store_log
 from tests.factories import make_checkpoint
 
@@ -39,13 +39,6 @@ def page(request, service, browser):
     context = open_context(browser, service, width, scheme)
     yield context.new_page()
     context.close()
-
-
-def assert_accessible(page, selector):
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE_SOURCE} }}")
-    barriers = page.evaluate("where => axe.run(where)", selector)["violations"]
-    assert [(barrier["id"], barrier["nodes"][0]["html"][:200]) for barrier in barriers] == []
 
 
 def finish_trial(service, experiment):
