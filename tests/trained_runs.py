@@ -2,10 +2,11 @@
 
 A plugin of tests/conftest.py with fixtures for every test:
 
-sessions      Sessions on a private SQLite database
-queued        adds a run to the queue
-train         claims a run and trains it
-straight      the series of an uninterrupted run of SMALL_CONFIG
+sessions           Sessions on a private SQLite database
+queued             adds a run to the queue
+train              claims a run and trains it
+train_interrupted  trains a run with and without an interruption, which must be equal
+straight           the series of an uninterrupted run of SMALL_CONFIG
 """
 
 import math
@@ -23,6 +24,7 @@ from backend.storage.models import Run
 from tests.stored_points import stored_points
 from worker.checkpoints.fork import find_origin
 from worker.checkpoints.store import Checkpoints
+from worker.outcome import Outcome
 from worker.recording.recorder import Recorder
 from worker.training.trainer import Trainer
 
@@ -127,6 +129,25 @@ def series(sessions, run_id):
                 value = point.value if math.isfinite(point.value) else None
                 points_by_name.setdefault(point.name, {})[point.step] = value
     return points_by_name
+
+
+@pytest.fixture
+def train_interrupted(sessions, queued, train):
+    """Return a function that trains a run with and without an interruption and returns its series.
+
+    Both series must be equal. `prepare` is called with the trainers before and after the interruption."""
+
+    def train_interrupted(config, *, stop_after, prepare=None):
+        straight_run = queued(config)
+        assert train(straight_run, config) == Outcome("finished")
+        interrupted_run = queued(config)
+        assert train(interrupted_run, config, stop_after=stop_after, prepare=prepare).status == "queued"
+        assert train(interrupted_run, config, prepare=prepare) == Outcome("finished")
+        interrupted_series = series(sessions, interrupted_run)
+        assert interrupted_series == series(sessions, straight_run)
+        return interrupted_series
+
+    return train_interrupted
 
 
 @pytest.fixture

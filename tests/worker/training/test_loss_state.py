@@ -8,7 +8,6 @@ from sqlalchemy import select
 from backend.config.merge import resolve
 from backend.storage.models import Event
 from tests.trained_runs import SMALL_CONFIG, series
-from worker.outcome import Outcome
 
 TWO_DOMAINS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
 CONFIG_BY_TITLE: dict[str, dict[str, Any]] = {
@@ -49,14 +48,8 @@ CONFIG_BY_TITLE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", CONFIG_BY_TITLE)
-def test_an_interrupted_run_continues_like_an_uninterrupted_one(sessions, queued, train, name):
-    config = resolve(SMALL_CONFIG | CONFIG_BY_TITLE[name])
-    straight_run = queued(config)
-    train(straight_run, config)
-    interrupted_run = queued(config)
-    assert train(interrupted_run, config, stop_after=3).status == "queued"
-    assert train(interrupted_run, config) == Outcome("finished")
-    assert series(sessions, interrupted_run) == series(sessions, straight_run)
+def test_an_interrupted_run_continues_like_an_uninterrupted_one(train_interrupted, name):
+    train_interrupted(resolve(SMALL_CONFIG | CONFIG_BY_TITLE[name]), stop_after=3)
 
 
 def test_a_controller_moves_the_coefficient_that_is_recorded(sessions, queued, train):

@@ -28,15 +28,8 @@ def settings(settings, address):  # noqa: F811
 
 
 @pytest.mark.nightly
-def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, queued, train):
-    config = resolve(RUN_CONFIG)
-    straight_run = queued(config)
-    assert train(straight_run, config) == Outcome("finished")
-    interrupted_run = queued(config)
-    assert train(interrupted_run, config, stop_after=1).status == "queued"
-    assert train(interrupted_run, config) == Outcome("finished")
-    points = series(sessions, straight_run)
-    assert series(sessions, interrupted_run) == points
+def test_an_interrupted_run_in_an_environment_continues_bit_by_bit(sessions, train_interrupted):
+    points = train_interrupted(resolve(RUN_CONFIG), stop_after=1)
     assert points["environment/lost_frac"] == {1: 0.0, 2: 0.0, 3: 0.0}
     assert points["tools/turns"][1] > 1
     assert set(points["eval/accuracy"]) == {0, 3}

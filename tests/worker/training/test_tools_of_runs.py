@@ -21,15 +21,8 @@ RUN_CONFIG: dict[str, Any] = {
 
 
 @pytest.mark.nightly
-def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, queued, train):
-    config = resolve(RUN_CONFIG)
-    straight_run = queued(config)
-    assert train(straight_run, config) == Outcome("finished")
-    interrupted_run = queued(config)
-    assert train(interrupted_run, config, stop_after=2).status == "queued"
-    assert train(interrupted_run, config) == Outcome("finished")
-    points = series(sessions, straight_run)
-    assert series(sessions, interrupted_run) == points
+def test_an_interrupted_run_with_tools_continues_bit_by_bit(sessions, train_interrupted):
+    points = train_interrupted(resolve(RUN_CONFIG), stop_after=2)
     assert points["tools/calls"][1] > 0
     with sessions() as session:
         stored_turns = [completion.turns for completion in stored_completions(session) if completion.turns]

@@ -97,28 +97,15 @@ def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queu
     ),
     ids=str,
 )
-def test_an_interrupted_run_continues_bit_by_bit(sessions, queued, train, changes):
-    config = resolve(SMALL_CONFIG | changes)
-    straight_run, interrupted_run = queued(config), None
-    train(straight_run, config)
-    interrupted_run = queued(config)
-    assert train(interrupted_run, config, stop_after=3).status == "queued"
-    assert train(interrupted_run, config) == Outcome("finished")
-    assert series(sessions, interrupted_run) == series(sessions, straight_run)
+def test_an_interrupted_run_continues_bit_by_bit(train_interrupted, changes):
+    train_interrupted(resolve(SMALL_CONFIG | changes), stop_after=3)
 
 
 @pytest.mark.nightly
-def test_groups_pooled_for_the_next_step_survive_an_interruption(sessions, queued, train):
-    config = resolve(SMALL_CONFIG | {"preset": "olmo3"})
-    straight_run, interrupted_run = queued(config), None
-    train(straight_run, config)
-    interrupted_run = queued(config)
-    assert train(interrupted_run, config, stop_after=3).status == "queued"
-    assert train(interrupted_run, config) == Outcome("finished")
-    expected = series(sessions, straight_run)
-    assert series(sessions, interrupted_run) == expected
+def test_groups_pooled_for_the_next_step_survive_an_interruption(train_interrupted):
+    points = train_interrupted(resolve(SMALL_CONFIG | {"preset": "olmo3"}), stop_after=3)
     # the leftover groups of step 3 were trained after the resume
-    assert expected["sampling/carried_frac"][4] > 0
+    assert points["sampling/carried_frac"][4] > 0
 
 
 @pytest.fixture
@@ -135,19 +122,14 @@ def few_sums(settings):
 
 
 @pytest.mark.nightly
-def test_the_prompt_history_of_a_run_survives_an_interruption(sessions, queued, train, few_sums):
-    config = resolve(SMALL_CONFIG | few_sums | {"preset": "dcpo"})
-    straight_run, interrupted_run = queued(config), None
-    train(straight_run, config)
-    interrupted_run = queued(config)
+def test_the_prompt_history_of_a_run_survives_an_interruption(train_interrupted, few_sums):
     remembered = []
 
     def remember(trainer):
         remembered.append(trainer.learner.history)
 
-    assert train(interrupted_run, config, stop_after=3, prepare=remember).status == "queued"
-    assert train(interrupted_run, config, prepare=remember) == Outcome("finished")
-    assert series(sessions, interrupted_run) == series(sessions, straight_run)
+    config = resolve(SMALL_CONFIG | few_sums | {"preset": "dcpo"})
+    train_interrupted(config, stop_after=3, prepare=remember)
     visits = remembered[1].visits(remembered[1].values()["prompts"]).visit_count.flatten().tolist()
     assert len(visits) == 8
     assert sum(visits) == 4 * 4
