@@ -29,7 +29,6 @@ HOST_HEADER = (b"host", b"127.0.0.1:8400")
 AUTHORIZATION_HEADER = (b"authorization", b"Bearer " + TOKEN.encode())
 JSON_HEADER = (b"content-type", b"application/json")
 
-
 FILE_EVENTS = {"open", "os.listdir", "os.scandir"}
 OTHER_EVENTS = {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.posix_spawn"}
 
@@ -47,20 +46,12 @@ class Watch:
     def hear(self, event, arguments):
         if not self.is_on:
             return
-        if event in ("open", "os.listdir", "os.scandir") and isinstance(
-            arguments[0], str | bytes | os.PathLike
-        ):
+        if event in FILE_EVENTS and isinstance(arguments[0], str | bytes | os.PathLike):
             self.opened += 1
             path = os.path.realpath(os.fsdecode(arguments[0]))
             if not (path + "/").startswith(self.roots):
                 self.escapes.append((event, path))
-        elif event in (
-            "socket.connect",
-            "socket.getaddrinfo",
-            "subprocess.Popen",
-            "os.system",
-            "os.posix_spawn",
-        ):
+        elif event in OTHER_EVENTS:
             self.escapes.append((event, str(arguments)))
 
 

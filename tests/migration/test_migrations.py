@@ -23,7 +23,6 @@ from tests.factories import make_run
 pytestmark = pytest.mark.both_databases
 
 SCRIPTS = ScriptDirectory(str(MIGRATIONS))
-REVISIONS = [script.revision for script in SCRIPTS.walk_revisions()][::-1]
 
 
 def is_mapped(name, kind, _parents):
