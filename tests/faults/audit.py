@@ -6,8 +6,7 @@ I2  Attempts are 1, 2, 3, ...; only the newest may be open, and no two overlap i
 I3  Every checkpoint has a directory with the files and the SHA-256 that were written.
 I4  Every transition of a run is allowed by `lifecycle.MOVES` and starts where the last one ended.
 I5  Every row and every file has an owner.
-I6  The schema matches the models, and the database's own check finds nothing.
-I7  The canary, a secret that no record may hold, is found nowhere."""
+I6  The schema matches the models, and the database's own check finds nothing."""
 
 from collections.abc import Collection, Iterator
 from itertools import chain, pairwise
@@ -24,8 +23,8 @@ from backend.metrics.windows import iterate_points, load_run_points
 from backend.runs.lifecycle import MOVES, STATUSES
 from backend.storage.engine import Sessions, open_read_session
 from backend.storage.models import Attempt, Checkpoint, Event, Metric, MetricBlock, RolloutGroup, Run
-from tests.faults.audit_files import canary_in_files, checkpoint_files, ownerless_files
-from tests.faults.audit_tables import canary_in_rows, ownerless_rows, schema_damage
+from tests.faults.audit_files import checkpoint_files, ownerless_files
+from tests.faults.audit_tables import ownerless_rows, schema_damage
 
 CLOCK_TOLERANCE_SECONDS = 0.01
 """Two times of the database's clock that are closer than this may be in either order."""
@@ -35,7 +34,6 @@ def audit(
     sessions: Sessions,
     state_dir: Path,
     *,
-    canary: str = "",
     damaged: Collection[str] = (),
     clock_jumped: bool = False,
 ) -> list[str]:
@@ -46,7 +44,7 @@ def audit(
     with open_read_session(sessions) as session:
         runs = list(session.scalars(select(Run).order_by(Run.id)))
         checkpoints = list(session.scalars(select(Checkpoint)))
-        findings = [*ownerless_rows(session), *(canary_in_rows(session, canary) if canary else ())]
+        findings = list(ownerless_rows(session))
     for run in runs:  # each in a separate transaction, since a database ends one that idles for a minute
         with open_read_session(sessions) as session:
             findings += step_violations(session, run)
@@ -56,7 +54,6 @@ def audit(
         of_run = [row for row in checkpoints if row.run_id == run.id]
         findings += checkpoint_files(run, of_run, state_dir, damaged)
     findings += ownerless_files(runs, checkpoints, state_dir)
-    findings += canary_in_files(state_dir, canary) if canary else ()
     return findings + schema_damage(sessions)
 
 

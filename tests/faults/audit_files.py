@@ -9,8 +9,6 @@ from typing import Any
 from backend.storage.models import Checkpoint, Run
 
 MANIFEST_NAME = "manifest.json"
-PERMITTED_SECRETS = {"token"}
-"""Files of the state directory whose content is intentionally secret."""
 
 
 def checkpoint_files(
@@ -60,17 +58,3 @@ def ownerless_files(
             for path in sorted(directories[run.id].iterdir()):
                 if path.name not in rows:
                     yield f"I5: {path} belongs to no checkpoint"
-
-
-def canary_in_files(state_dir: Path, canary: str) -> Iterator[str]:
-    """Check invariant I7 for logs, checkpoints and SQLite's files, any of which may be removed meanwhile."""
-    canary_bytes = canary.encode()
-    for path in sorted(state_dir.rglob("*")):
-        if path.name in PERMITTED_SECRETS or not path.is_file():
-            continue
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            continue
-        if canary_bytes in content:
-            yield f"I7: the canary is in {path}"

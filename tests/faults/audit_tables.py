@@ -1,11 +1,10 @@
 """Check the database: rows without an owner, a schema that differs, and damaged pages."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, String, cast, or_, select, text
+from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -91,12 +90,3 @@ def _postgres_damage(connection: Connection) -> Iterator[str]:
         return
     for name, problem in connection.execute(HEAP_CHECK):
         yield f"I6: Postgres finds damage in {name}: {problem}"
-
-
-def canary_in_rows(session: Session, canary: str) -> Iterator[str]:
-    """Check invariant I7 for every text column."""
-    for table in Base.metadata.sorted_tables:
-        texts: list[Any] = [column for column in table.c if column.type.python_type is not bytes]
-        contains_canary = or_(*(cast(column, String).contains(canary, autoescape=True) for column in texts))
-        if session.execute(select(1).select_from(table).where(contains_canary).limit(1)).first():
-            yield f"I7: the canary is in a row of {table.name}"
