@@ -61,7 +61,8 @@ IGNORED_SUFFIXES = (
 )
 """Suffixes of files that are stored next to a log, but are not logs."""
 TRACKER_DIRECTORIES = ("files", "logs", "console", "debug")
-"""Directories that W&B and SwanLab make beside the history of a run."""
+TRACKER_SUFFIXES = (".log", ".txt", ".json")
+"""Directories that W&B and SwanLab make beside the history of a run, and suffixes of the files in them."""
 _OF_A_STEP = re.compile(r"(?:^|/)(?:rollouts|dumped_evals)/(?:global_)?step_\d+[^/]*/.*$", re.DOTALL)
 """Pattern of files with the completions of one step, in subdirectories of the run's directory."""
 MERGED_FORMATS = {"tensorboard", "trl", "mlflow"}
@@ -314,7 +315,8 @@ def _group_by_run(logs_in_archive: list[LogInArchive]) -> list[Log]:
         for name in TRACKER_DIRECTORIES
     )
     for log_file in logs_in_archive:
-        if f"{log_file.directory}/".startswith(tracker_directories):
+        is_of_tracker = f"{log_file.directory}/".startswith(tracker_directories)
+        if is_of_tracker and log_file.member.name.endswith(TRACKER_SUFFIXES):
             continue  # printed output and single curves, which the history of the run includes
         if log_file.log.is_derived:
             completions.append(log_file)

@@ -111,13 +111,31 @@ def check_answer(answer: Any, size: int) -> SandboxReply:
         columns = [b64decode(column, validate=True) for column in answer["columns"]]
         name, step, value, time = (np.frombuffer(b, k) for b, k in zip(columns, COLUMN_TYPES, strict=True))
         used_bytes, metadata = int(answer["used"]), dict(answer["facts"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise invalid_reply() from None
     is_consistent = len(name) == len(step) == len(value) == len(time) and 0 <= used_bytes <= size
     in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MAX_PART_NAMES)
     if not (is_consistent and in_range):
         raise invalid_reply()
     return SandboxReply(used_bytes, Points(names, name.astype(np.int64), step, value, time), metadata)
+
+
+def sort_by_step(points: Points) -> Points:
+    """Return the values in the order of their steps, and of the log within a step."""
+    order = np.argsort(points.step, kind="stable")
+    return Points(
+        points.names, points.name[order], points.step[order], points.value[order], points.time[order]
+    )
+
+
+def with_counted_steps(points: Points) -> Points:
+    """Return the values in the order of new steps: the n-th value of a metric has step n, from 0."""
+    order = np.argsort(points.name, kind="stable")
+    sorted_names = points.name[order]
+    starts = np.searchsorted(sorted_names, sorted_names)
+    step = np.empty_like(points.step)
+    step[order] = np.arange(len(order)) - starts
+    return sort_by_step(points._replace(step=step))
 
 
 class Times(NamedTuple):

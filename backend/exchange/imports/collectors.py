@@ -32,18 +32,13 @@ _PREFIXES = (
     re.compile(rb"\[pod/[\w./-]{1,200}\] "),
     _TASK,
 )
-_LOGGER_KEYS = {"level", "levelname", "logger", "logger_name", "name", "module", "filename", "func_name"}
-_LOGGER_KEYS |= {
-    "funcName",
-    "lineno",
-    "timestamp",
-    "time",
-    "asctime",
-    "process",
-    "thread",
-    "taskName",
-    "severity",
-}
+_LOGGER_KEYS = {
+    "asctime", "created", "exc_info", "exception", "filename", "func_name", "funcName", "host", "hostname",
+    "level", "levelname", "levelno", "lineno", "logger", "logger_name", "module", "msecs", "name", "pathname",
+    "pid", "process", "processName", "rank", "relativeCreated", "severity", "stack_info", "taskName",
+    "thread", "thread_id", "thread_name", "threadName", "time", "timestamp",
+}  # fmt: skip
+"""Attributes of a record of Python's logging and of structlog."""
 _KEYS_BY_TEXT = {
     "data": {"stream_name", "time"},
     "log": {"stream", "time", "attrs"},
@@ -100,10 +95,11 @@ def _text_in_json(line: bytes) -> bytes | None:
         row = orjson.loads(line.strip(b"[,] \t\r\n"))
     except orjson.JSONDecodeError:
         return None
-    if not isinstance(row, dict) or len(row) < 2:
+    if not isinstance(row, dict):
         return None
     for key, other_keys in _KEYS_BY_TEXT.items():
         text = row.get(key)
-        if isinstance(text, str) and row.keys() - {key} <= other_keys:
+        is_alone = len(row) == 1 and key != "message"
+        if isinstance(text, str) and row.keys() - {key} <= other_keys and not is_alone:
             return text.encode(errors="replace") + (b"" if key in {"data", "log"} else b"\n")
     return None

@@ -29,6 +29,7 @@ def _open(path: str) -> sqlite3.Connection:
     connection.text_factory = lambda data: data.decode(errors="replace")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
     connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA temp_store = MEMORY")  # the sandbox cannot create files
     connection.execute("PRAGMA cell_size_check = ON")
     connection.set_authorizer(_authorize)
     return connection

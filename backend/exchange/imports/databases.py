@@ -7,7 +7,14 @@ Formats: trackio.sqlite_storage, version 0.43; mlflow.store.tracking.dbmodels, v
 
 from typing import Any, NamedTuple
 
-from backend.exchange.imports.binary import Points, build_table, check_answer, join_points, times_of
+from backend.exchange.imports.binary import (
+    Points,
+    build_table,
+    check_answer,
+    join_points,
+    times_of,
+    with_counted_steps,
+)
 from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile, invalid_reply
@@ -15,7 +22,8 @@ from backend.exchange.imports.parquet import add_completion
 from backend.exchange.imports.table import BadLog, Table, TooMany, too_many_values
 
 MAX_ROW = 2**62
-ORIGINS = {"run_id": "trackio", "run_name": "trackio", "run_uuid": "mlflow"}
+MLFLOW_KEY = "run_uuid"
+ORIGINS = {"run_id": "trackio", "run_name": "trackio", MLFLOW_KEY: "mlflow"}
 """Origin of the runs by the column that identifies them."""
 
 
@@ -84,7 +92,10 @@ def _read_run(file: LogFile, run: _Run, remaining_values: int) -> Log:
         chunks.append(reply.points)
         for sample in _samples(reply.facts):
             add_completion(completions, rows, 0, sample)
-    points = join_points(chunks)
+    points, notes, step = join_points(chunks), list[str](), "_step" if run.key == MLFLOW_KEY else None
+    if len(points.step) and points.step.min() == points.step.max() and len(points.step) > len(points.names):
+        points, step = with_counted_steps(points), None
+        notes.append("All values have the same step: they are counted in their order.")
     times, seed = times_of(points), run.config.get("seed")
     metadata = LogMetadata(
         name=run.name,
@@ -93,10 +104,11 @@ def _read_run(file: LogFile, run: _Run, remaining_values: int) -> Log:
         started_at=times.started_at,
         finished_at=times.finished_at,
         failure=run.failure,
+        notes=notes,
     )
     table = build_table(points, "_step", times.columns)
     table.bad = rows.bad
-    return Log(table, metadata, completions=completions if len(completions) else None)
+    return Log(table, metadata, step=step, completions=completions if len(completions) else None)
 
 
 def _samples(metadata: dict[str, Any]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def records(window: bytes, offset: int) -> Iterator[Record]:
 
     Raises ValueError if a chunk is damaged.
     """
-    position, partial_record = 0, b""
+    position, chunks = 0, list[bytes]()
     while True:
         remaining_bytes = BLOCK_BYTES - (offset + position) % BLOCK_BYTES
         if remaining_bytes < HEADER_BYTES:
@@ -32,14 +32,18 @@ def records(window: bytes, offset: int) -> Iterator[Record]:
         if position + HEADER_BYTES > len(window):
             return
         checksum, length, kind = struct.unpack_from("<IHB", window, position)
+        if checksum == length == kind == 0:
+            return  # zeros after the end, which a power failure leaves
         end = position + HEADER_BYTES + length
         if end > len(window):
             return
         data = window[position + HEADER_BYTES : end]
         if not FULL <= kind <= LAST or zlib.crc32(data, zlib.crc32(bytes([kind]))) != checksum:
             raise ValueError(f"the chunk at byte {offset + position} is damaged")
+        if bool(chunks) != (kind in (MIDDLE, LAST)):
+            raise ValueError(f"the chunk at byte {offset + position} does not follow the one before it")
         position = end
-        partial_record = data if kind in (FULL, FIRST) else partial_record + data
+        chunks.append(data)
         if kind in (FULL, LAST):
-            yield Record(partial_record, position)
-            partial_record = b""
+            yield Record(b"".join(chunks), position)
+            chunks = []

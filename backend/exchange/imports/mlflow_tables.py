@@ -5,6 +5,7 @@ Since version 3.7, `mlflow.db` in the working directory is where MLflow stores r
 
 import json
 import math
+import re
 import sqlite3
 import sys
 from collections.abc import Mapping
@@ -14,8 +15,8 @@ from backend.base.sandbox.operation import Request
 from backend.exchange.imports.operations import MAX_RUNS, LogPart, Point
 from backend.exchange.imports.trackio_tables import MAX_POINTS
 
-MAX_CONFIG_CHARACTERS = 20_000
-"""Maximum size of the parameters of a run."""
+MAX_PARAM_BYTES, MAX_CONFIGS_BYTES = 20_000, 1_000_000
+"""Maximum size of a parameter, and of those of all runs together."""
 RUN_KEY = "run_uuid"
 RUNS_QUERY = (
     "SELECT metrics.run_uuid, runs.name, runs.status, min(metrics.rowid) FROM metrics "
@@ -33,7 +34,9 @@ FAILURES = {
 }
 SYSTEM_METRICS = "system/"
 """Prefix of MLflow's metrics of the machine, whose steps are those of their own clock."""
-LITERALS = {"True": True, "False": False, "None": None}
+LITERALS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
+_AT = re.compile(r"(?<=mean|best)_at_(?=\d)|(?<=maj|std)_at_(?=\d)")
+"""What verl writes for the sign in `mean@4`, which MLflow does not allow in a name."""
 
 
 def are_tables(columns: Mapping[str, set[str]]) -> bool:
@@ -48,31 +51,35 @@ def are_tables(columns: Mapping[str, set[str]]) -> bool:
 def list_runs(connection: sqlite3.Connection) -> dict[str, Any]:
     """Return id, name, config and failure of the newest runs with metrics that are not deleted."""
     rows = connection.execute(RUNS_QUERY, (MAX_RUNS + 1,)).fetchall()
-    runs = [
-        [str(run), str(name or run)[:200], _config(connection, run), FAILURES.get(str(status), "")]
-        for run, name, status, _ in rows[:MAX_RUNS]
-    ]
+    runs, remaining_bytes = [], MAX_CONFIGS_BYTES
+    for run, name, status, _ in rows[:MAX_RUNS]:
+        config = _config(connection, run, remaining_bytes)
+        remaining_bytes -= len(json.dumps(config))
+        runs.append([str(run), str(name or run)[:200], config, FAILURES.get(str(status), "")])
     return {"runs": runs[::-1], "is_cut": len(rows) > MAX_RUNS}
 
 
-def _config(connection: sqlite3.Connection, run: Any) -> dict[str, Any]:
-    """Return the parameters of a run, which MLflow stores as texts."""
-    config, size = dict[str, Any](), 0
+def _config(connection: sqlite3.Connection, run: Any, max_bytes: int) -> dict[str, Any]:
+    """Return the parameters of a run, which MLflow stores as texts, without those that are too large."""
+    config = dict[str, Any]()
     for key, text in connection.execute(PARAMS_QUERY, (run,)):
-        size += len(str(key)) + len(str(text))
-        if size > MAX_CONFIG_CHARACTERS:
-            break
-        config[str(key)] = _literal(str(text))
+        size = len(json.dumps([str(key), str(text)]))
+        if size <= min(max_bytes, MAX_PARAM_BYTES):
+            max_bytes -= size
+            config[str(key)] = _scalar(str(text))
     return config
 
 
-def _literal(text: str) -> Any:
+def _scalar(text: str) -> Any:
+    """Return the number, truth value or None that a text spells, or else the text."""
     if text in LITERALS:
         return LITERALS[text]
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
 
 
 def read_values(connection: sqlite3.Connection, request: Request) -> dict[str, Any]:
@@ -83,11 +90,13 @@ def read_values(connection: sqlite3.Connection, request: Request) -> dict[str, A
         ROWS_QUERY, (request["run"], request["row"], MAX_POINTS)
     ):
         last = row
-        if type(step) is not int or not isinstance(value, int | float) or str(key).startswith(SYSTEM_METRICS):
+        if type(row) is not int or type(step) is not int or not isinstance(value, int | float):
+            continue
+        if not isinstance(key, str) or key.startswith(SYSTEM_METRICS):
             continue
         number = math.nan if is_nan else float(value)
         if abs(number) == sys.float_info.max:
             number = math.copysign(math.inf, number)
         seconds = time / 1000 if isinstance(time, int) and abs(time) < 2**53 else math.nan
-        log_part.add(Point(str(key), step, number, seconds))
+        log_part.add(Point(_AT.sub("@", key), step, number, seconds))
     return log_part.answer(last)

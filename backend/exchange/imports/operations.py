@@ -10,6 +10,7 @@ import struct
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -50,7 +51,10 @@ class LogPart:
         """Add a value, unless its step does not fit in 64 bits."""
         if not -(2**63) <= point.step < 2**63:
             return
-        number = self._names.setdefault(point.name, len(self._names))
+        name = point.name
+        if name not in self._names:
+            name = name.encode(errors="replace").decode()  # a lone surrogate cannot be stored
+        number = self._names.setdefault(name, len(self._names))
         if len(self._names) > MAX_PART_NAMES:
             raise ValueError(f"more than {MAX_PART_NAMES:,} names of metrics")
         self._numbers.append(number)
@@ -311,8 +315,8 @@ def take_swanlab_record(log_part: LogPart, content: bytes) -> None:
 def _json(content: bytes) -> Any:
     try:
         return json.loads(content)
-    except RecursionError:
-        raise ValueError("a record is nested too deeply") from None
+    except (ValueError, RecursionError):
+        raise ValueError("a record is not valid JSON") from None
 
 
 def _take_swanlab_scalar(log_part: LogPart, content: bytes) -> None:
@@ -356,12 +360,18 @@ def _take_swanlab_json(log_part: LogPart, record: Any) -> None:
             if data.get("success") is False:
                 log_part.facts["failure"] = "SwanLab recorded that the run failed"
         case "Scalar":
-            metric, key, step = data.get("metric"), str(data.get("key")), data.get("step")
-            if not isinstance(metric, dict) or type(step) is not int or key.startswith(SWANLAB_SYSTEM):
-                return
-            number = metric.get("data")
-            if isinstance(number, int | float) or number in SWANLAB_WORDS:
-                log_part.add(Point(key, step, float(number), unix_time(metric.get("create_time"))))
+            _take_swanlab_json_scalar(log_part, data)
+
+
+def _take_swanlab_json_scalar(log_part: LogPart, data: dict[str, Any]) -> None:
+    metric, key, step = data.get("metric"), data.get("key"), data.get("step")
+    if not isinstance(metric, dict) or not isinstance(key, str) or type(step) is not int:
+        return
+    number = metric.get("data")
+    if key.startswith(SWANLAB_SYSTEM) or not (isinstance(number, int | float) or number in SWANLAB_WORDS):
+        return
+    with suppress(OverflowError):
+        log_part.add(Point(key, step, float(number), unix_time(metric.get("create_time"))))
 
 
 def unix_time(text: Any) -> float:

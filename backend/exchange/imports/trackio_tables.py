@@ -10,7 +10,8 @@ from backend.config.messages import question_text
 from backend.exchange.imports.operations import MAX_RUNS, WORDS, LogPart, Point, unix_time
 from backend.exchange.imports.texts import MAX_TEXT_CHARACTERS
 
-MAX_CONFIG_CHARACTERS = 100_000
+MAX_CONFIGS_BYTES = 1_000_000
+"""Maximum size of the configs of all runs together."""
 MAX_POINTS = 18_000
 """Maximum number of points in one reply."""
 MAX_REPLY_BYTES = 400_000
@@ -26,12 +27,12 @@ CONFIGS_QUERY_BY_KEY = {
     "run_id": "SELECT run_id, config FROM configs",
     "run_name": "SELECT run_name, config FROM configs",
 }
-ROWS_QUERY_BY_KEY = {
-    "run_id": "SELECT rowid, timestamp, step, metrics FROM metrics "
-    "WHERE run_id = ? AND rowid > ? ORDER BY 1 LIMIT ?",
-    "run_name": "SELECT rowid, timestamp, step, metrics FROM metrics "
-    "WHERE run_name = ? AND rowid > ? ORDER BY 1 LIMIT ?",
-}
+ROWS_QUERY = (
+    "SELECT rowid, timestamp, step, metrics FROM metrics WHERE rowid IN "
+    "(SELECT rowid FROM metrics WHERE {key} = ? AND rowid > ? ORDER BY 1 LIMIT ?) ORDER BY 1"
+)
+"""Statement in which only numbers are sorted: a sort of the rows would hold all texts of a run."""
+ROWS_QUERY_BY_KEY = {key: ROWS_QUERY.format(key=key) for key in ("run_id", "run_name")}
 
 
 def run_key(columns: Mapping[str, set[str]]) -> str:
@@ -52,8 +53,9 @@ def list_runs(connection: sqlite3.Connection, key: str, columns: Mapping[str, se
 def _configs(connection: sqlite3.Connection, key: str) -> dict[str, Any]:
     configs, size = {}, 0
     for run, config in connection.execute(CONFIGS_QUERY_BY_KEY[key]):
-        size += len(config or "")
-        if size <= 5 * MAX_CONFIG_CHARACTERS and isinstance(parsed_config := _json(config), dict):
+        parsed_config = _json(config)
+        size += len(json.dumps(parsed_config))
+        if size <= MAX_CONFIGS_BYTES and isinstance(parsed_config, dict):
             configs[str(run)] = {
                 name: value for name, value in parsed_config.items() if not name.startswith("_")
             }

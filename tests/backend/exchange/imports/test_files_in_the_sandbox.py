@@ -320,6 +320,42 @@ def test_runs_of_an_mlflow_database_have_values_config_and_failure():
     assert (metadata.seed, metadata.failure, finished.log.origin) == (7, "", "mlflow")
 
 
+def test_values_of_mlflow_without_steps_are_counted_in_their_order():
+    run = "INSERT INTO runs VALUES ('a', 'a', 'FINISHED', 'active')"
+    rewards = [f"INSERT INTO metrics VALUES ('reward', {value}, 5, 'a', 0, 0)" for value in (0.1, 0.2, 0.3)]  # noqa: S608
+    [plan] = plans_by_name(database(*MLFLOW_TABLES, run, *rewards)).values()
+    assert points(plan, "reward/mean") == {0: 0.1, 1: 0.2, 2: 0.3}
+    assert plan.log.metadata.notes == ["All values have the same step: they are counted in their order."]
+
+
+def test_names_and_parameters_that_mlflow_or_verl_rewrote_are_understood():
+    statements = [
+        *mlflow_run("a", "FINISHED", [0.5]),
+        "INSERT INTO metrics VALUES ('val-core/gsm8k/acc/mean_at_4', 0.5, 5, 'a', 0, 0)",
+        f"INSERT INTO params VALUES ('prompt', '{'x' * 30_000}', 'a')",  # noqa: S608
+        f"INSERT INTO params VALUES ('deep', '{'[' * 900}', 'a')",  # noqa: S608
+        "INSERT INTO params VALUES ('seed', '3', 'a')",
+    ]
+    [plan] = plans_by_name(database(*MLFLOW_TABLES, *statements)).values()
+    assert points(plan, "eval/accuracy") == {0: 0.5}
+    assert plan.log.metadata.config == {"deep": "[" * 900, "seed": 3}
+
+
+def test_a_run_of_trackio_is_read_without_temporary_files():
+    """SQLite would sort rows of more than two megabytes in a file, which the sandbox cannot create."""
+    rows = [
+        row("a", step, {f"metric_{n}": step for n in range(40)} | {"note": "x" * 2_000})
+        for step in range(900)
+    ]
+    logs = plans_by_name(database(METRICS_TABLE, "CREATE INDEX i ON metrics (run_name, step)", *rows))
+    assert len(points(logs["a"], "metric_7")) == 900
+
+
+def test_a_name_that_cannot_be_stored_is_changed():
+    statements = [METRICS_TABLE, row("a", 1, {"\ud800": 1.0, "reward": 2.0})]
+    assert set(plans_by_name(database(*statements))["a"].series) == {"_", "reward/mean", "time/wall_seconds"}
+
+
 def test_only_the_newest_runs_of_a_large_database_are_read():
     runs = [row(f"run {n}", 1, {"reward": n}) for n in range(102)]
     logs = parse_logs(database(METRICS_TABLE, *runs))
@@ -489,6 +525,18 @@ def test_a_file_that_unpacks_to_more_than_its_declared_size_is_refused():
     forged_archive[size_offset : size_offset + 4] = (10).to_bytes(4, "little")
     with pytest.raises(BadLog, match="unpacks to more than 10 bytes"):
         parse_logs(bytes(forged_archive))
+
+
+def test_files_that_a_tracker_writes_beside_a_run_are_not_runs():
+    printed_output = "".join(f"step={step} reward={step / 10}\n" for step in range(9)).encode()
+    logs = parse_logs(
+        make_zip({
+            "a/run.wandb": (LOGS / "run.wandb").read_bytes(),
+            "a/files/output.log": printed_output,
+            "a/logs/seed-2.csv": CSV,
+        })
+    )  # fmt: skip
+    assert sorted(log.origin for log in logs) == ["csv", "wandb"]
 
 
 def test_the_limit_of_values_applies_to_the_whole_archive(monkeypatch):

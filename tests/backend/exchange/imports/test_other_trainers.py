@@ -353,6 +353,31 @@ def test_scalars_name_times_and_failure_of_a_run_of_swanlab(kind, failure):
     assert (plan.log.origin, facts.name, facts.failure) == ("swanlab", "radiant-cat-15", failure)
 
 
+def test_an_evaluation_of_swanlab_with_a_count_of_its_own_is_no_restart():
+    records = [
+        record
+        for step in range(20)
+        for record in (
+            swanlab_json_scalar("reward", step, step / 20),
+            *([swanlab_json_scalar("eval/accuracy", step // 10, 0.5)] if step % 10 == 9 else []),
+        )
+    ]
+    plan = plan_content(split_into_chunks(records, leveldb_log.SWANLAB))
+    assert plan.restart_count == 0
+    assert points(plan, "time/wall_seconds") == {step: float(step) for step in range(20)}
+    assert points(plan, "eval/accuracy") == {0: 0.5, 1: 0.5}
+
+
+def test_zeros_at_the_end_and_odd_values_leave_the_other_records():
+    records = [swanlab_json_scalar("reward", 1, 0.5), swanlab_json_scalar("reward", 2, 10**400)]
+    records += [swanlab_json("Scalar", metric={"data": 1.0}, key=key, step=3) for key in (["a"], None)]
+    plan = plan_content(split_into_chunks(records, leveldb_log.SWANLAB) + b"\0" * 5_000)
+    assert points(plan, "reward/mean") == {1: 0.5}
+    assert set(plan.series) == {"reward/mean", "time/wall_seconds"}
+    [note] = plan.log.metadata.notes
+    assert "5,000 bytes are left out" in note
+
+
 @pytest.mark.parametrize("record", [b"{", b'{"a":' * 50_000, b"\xff" * 40])
 def test_a_damaged_record_of_swanlab_is_reported(record):
     with pytest.raises(BadLog, match=r"^is damaged after byte 7"):

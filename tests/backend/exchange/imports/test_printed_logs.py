@@ -425,6 +425,8 @@ LOG_COLLECTORS = {
     ),
     "CloudWatch": lambda n, line: json.dumps({"timestamp": n, "message": line, "ingestionTime": n}),
     "structlog": lambda n, line: json.dumps({"event": line, "level": "info", "timestamp": f"2026-11-29T{n}"}),
+    "python-json-logger": lambda _, line: json.dumps({"message": line, "threadName": "main", "lineno": 7}),
+    "python-json-logger alone": lambda _, line: json.dumps({"message": line}),
     "Google Cloud": lambda n, line: json.dumps({"textPayload": line, "insertId": f"{n}", "severity": "INFO"}),
 }
 
