@@ -30,7 +30,7 @@ def test_the_help_is_opened_from_the_header_and_readable(page):
     menu.filter(has_text="Help").click()
     expect(page.get_by_role("heading", name="Documentation", exact=True)).to_be_visible()
     expect(menu).to_have_text(labels)
-    expect(page.get_by_role("img", name="An experiment")).to_be_visible()
+    expect(page.get_by_role("img", name="Experiment page")).to_be_visible()
     page.get_by_role("main").get_by_role("link", name="Methods").click()
     expect(page.get_by_role("heading", name="Fields of a run's config", exact=True)).to_be_visible()
     page.get_by_role("searchbox", name="Search in Help").fill("reward hacking")
