@@ -44,13 +44,11 @@ def read_database(file: LogFile) -> list[Log]:
     """
     reply = file.run_operation("database-runs")
     try:
-        key, runs = (
-            str(reply["key"]),
-            [
-                _Run(str(reply["key"]), str(run), str(name), dict(config), str(failure))
-                for run, name, config, failure in reply["runs"]
-            ],
-        )
+        key = str(reply["key"])
+        runs = [
+            _Run(key, str(run), str(name), dict(config), str(failure))
+            for run, name, config, failure in reply["runs"]
+        ]
         origin, is_cut = ORIGINS[key], bool(reply["is_cut"])
     except (KeyError, TypeError, ValueError):
         raise invalid_reply() from None
