@@ -37,6 +37,11 @@ class SandboxReply(NamedTuple):
     facts: dict[str, Any]
 
 
+def incomplete_record_note(remaining_bytes: int) -> str:
+    """Return a sentence about the bytes at the end of a file that are no complete record."""
+    return f"The file ends in the middle of a record: {remaining_bytes:,} bytes are left out."
+
+
 class FileContents(NamedTuple):
     """The contents of a file of records."""
 
@@ -50,7 +55,7 @@ class FileContents(NamedTuple):
         """Return a sentence about an incomplete record at the end, if there is one."""
         if self.remaining_bytes <= HEADER_BYTES:
             return []
-        return [f"The file ends in the middle of a record: {self.remaining_bytes:,} bytes are left out."]
+        return [incomplete_record_note(self.remaining_bytes)]
 
 
 class BinaryReader:

@@ -13,6 +13,7 @@ from backend.exchange.imports.binary import (
     Points,
     Times,
     build_table,
+    incomplete_record_note,
     join_points,
     times_of,
 )
@@ -36,7 +37,7 @@ def read_tensorboard(log_file: LogFile) -> Log:
         file.seek(offset)
         size = record_bytes(file.read(HEADER_BYTES))
         if size is None or offset + size > end:
-            notes.append(f"The file ends in the middle of a record: {end - offset:,} bytes are left out.")
+            notes.append(incomplete_record_note(end - offset))
             break
         if size > PART_BYTES:  # an image or a histogram
             offset += size
