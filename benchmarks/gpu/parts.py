@@ -211,8 +211,8 @@ def learning_part(job: Job, sizes: Sizes) -> Rows:
                 if row.get("eval/accuracy") and int(row["step"]) not in accuracies:
                     accuracies[int(row["step"])] = row["eval/accuracy"]
                     seconds = float(row["time/wall_seconds"] or 0)
-                    quantity = f"held-out accuracy after {row['step']} steps, {seconds:.0f} s"
-                    yield quantity, f"{float(row['eval/accuracy']):.1%}"
+                    result = f"{float(row['eval/accuracy']):.1%} after {seconds:.0f} s"
+                    yield f"held-out accuracy after {row['step']} steps", result
             if status in ENDED_STATUSES:
                 return
             time.sleep(1)

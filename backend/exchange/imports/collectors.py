@@ -3,12 +3,16 @@
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import IO
+from typing import IO, Any
 
 import orjson
 
+from backend.exchange.imports.lines import document
+from backend.exchange.imports.table import BadLog
+
 MAX_LINE_BYTES = 1 << 20
 """Maximum length of a line that is unwrapped; longer lines are kept."""
+HEAD_BYTES = 65_536
 MIN_LINES = 8
 MAX_LINES = 400
 """Numbers of lines that are looked at, which must nearly all be wrapped in the same way."""
@@ -44,16 +48,49 @@ _KEYS_BY_TEXT = {
     "log": {"stream", "time", "attrs"},
     "message": {"ingestionTime", "logStreamName", "eventId"} | _LOGGER_KEYS,
     "event": _LOGGER_KEYS,
-    "textPayload": {"insertId", "resource", "labels", "logName", "receiveTimestamp", "severity", "timestamp"},
-}
+    "textPayload": {
+        "insertId", "labels", "logName", "receiveTimestamp", "resource", "severity", "sourceLocation",
+        "spanId", "timestamp", "trace", "traceSampled",
+    },
+    "line": {"date", "fields", "id", "labels", "timestamp"},
+}  # fmt: skip
 """Other keys of a line's object by the key of its text: in Kaggle, in Docker, in CloudWatch and
-python-json-logger, in structlog, and in Google Cloud.
+python-json-logger, in structlog, in Google Cloud, and in Grafana.
 """
+_ENTRIES = re.compile(
+    rb'\s*(?:\{\s*"events"\s*:\s*)?\[\s*\{.*?"(?:textPayload|jsonPayload|line|message)"\s*:', re.DOTALL
+)
+"""Pattern of the start of a document with a list of entries, as Google Cloud, AWS and Grafana export it."""
 
 Unwrap = Callable[[bytes], bytes]
 
 
-def find_wrapper(head: bytes) -> Unwrap | None:
+def unwrapped_lines(file: IO[bytes]) -> Iterator[bytes] | None:
+    """Return the text of a file without what a collector added, or None if there is nothing."""
+    file.seek(0)
+    head = file.read(HEAD_BYTES)
+    if unwrap := _find_wrapper(head):
+        return _unwrap_lines(file, unwrap)
+    return _unwrap_document(file) if _ENTRIES.match(head) else None
+
+
+def _unwrap_document(file: IO[bytes]) -> Iterator[bytes] | None:
+    """Return the texts of a list of entries as lines in the order of their times, which may be descending."""
+    try:
+        entries = document(file)
+    except BadLog:
+        return None
+    entries = entries["events"] if isinstance(entries, dict) else entries
+    if not isinstance(entries, list):
+        return None
+    texts = [text for entry in entries if (text := _text_of(entry)) is not None]
+    if len(entries) < MIN_LINES or len(texts) < MIN_SHARE * len(entries):
+        return None
+    times = [str(entry.get("timestamp")) for entry in (entries[0], entries[-1]) if isinstance(entry, dict)]
+    return iter(texts if times == sorted(times) else texts[::-1])
+
+
+def _find_wrapper(head: bytes) -> Unwrap | None:
     """Return a function that undoes what a collector added to each line, or None if there is nothing."""
     lines = [line for line in head.split(b"\n")[:-1] if line.strip()][:MAX_LINES]
     if len(lines) < MIN_LINES:
@@ -74,7 +111,7 @@ def _without_prefix(pattern: re.Pattern[bytes], line: bytes) -> bytes:
     return line[match.end() :] if match else line
 
 
-def unwrapped_lines(file: IO[bytes], unwrap: Unwrap) -> Iterator[bytes]:
+def _unwrap_lines(file: IO[bytes], unwrap: Unwrap) -> Iterator[bytes]:
     """Yield the text of a file, line by line, without what the collector added."""
     file.seek(0)
     is_start = True
@@ -92,11 +129,19 @@ def _unwrap_json(line: bytes) -> bytes:
 def _text_in_json(line: bytes) -> bytes | None:
     """Return the text in the object of a line, with its line break, or None if it is no such object."""
     try:
-        row = orjson.loads(line.strip(b"[,] \t\r\n"))
+        return _text_of(orjson.loads(line.strip(b"[,] \t\r\n")))
     except orjson.JSONDecodeError:
         return None
+
+
+def _text_of(row: Any) -> bytes | None:
+    """Return the text of an entry, with its line break, or None if it is no entry of a collector."""
     if not isinstance(row, dict):
         return None
+    if isinstance(payload := row.get("jsonPayload"), dict):  # an object that was printed to Google Cloud
+        is_message = payload.keys() - _LOGGER_KEYS == {"message"}
+        text = payload["message"] if is_message else orjson.dumps(payload).decode()
+        row = {"textPayload": text} | {key: value for key, value in row.items() if key != "jsonPayload"}
     for key, other_keys in _KEYS_BY_TEXT.items():
         text = row.get(key)
         is_alone = len(row) == 1 and key != "message"

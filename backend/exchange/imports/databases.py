@@ -19,7 +19,7 @@ from backend.exchange.imports.completions import Completions
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile, invalid_reply
 from backend.exchange.imports.parquet import add_completion
-from backend.exchange.imports.table import BadLog, Table, TooMany, too_many_values
+from backend.exchange.imports.table import BadLog, Table, TooMany, TooManyColumns, too_many_values
 
 MAX_ROW = 2**62
 MLFLOW_KEY = "run_uuid"
@@ -54,19 +54,26 @@ def read_database(file: LogFile) -> list[Log]:
         raise invalid_reply() from None
     if not runs:
         raise BadLog("has no runs")
-    logs, remaining_values = list[Log](), file.max_values
+    logs, refusals, remaining_values = list[Log](), list[str](), file.max_values
     for run in reversed(runs):
         try:
             log = _read_run(file, run, remaining_values)
         except TooMany:
             if not logs:
                 raise
+            is_cut = True
             break
+        except TooManyColumns as error:
+            if not logs and run is runs[0]:
+                raise
+            refusals.append(f"The run {run.name} is left out: it {error}.")
+            continue
         log.origin = origin
         remaining_values -= log.table.points
         logs.append(log)
     logs.reverse()
-    if is_cut or len(logs) < len(runs):
+    logs[0].metadata.notes += refusals
+    if is_cut:
         subject = f"newest {len(logs)} runs" if len(logs) > 1 else "newest run"
         verb = "are" if len(logs) > 1 else "is"
         logs[0].metadata.notes.append(f"Only the {subject} of the database {verb} read.")

@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 
 from backend.exchange.imports import leveldb_log, tfrecord
 from backend.exchange.imports.archive import read_archive, read_gzip
-from backend.exchange.imports.collectors import find_wrapper, unwrapped_lines
+from backend.exchange.imports.collectors import HEAD_BYTES, unwrapped_lines
 from backend.exchange.imports.console.read import read_console
 from backend.exchange.imports.databases import read_database
 from backend.exchange.imports.dumps import is_dump, read_dump, read_torch_dump, split_of_file
@@ -29,7 +29,6 @@ from backend.exchange.imports.verl import read_verl_file, read_verl_rollouts
 from backend.exchange.imports.wandb import read_wandb
 from backend.exchange.imports.web_pages import read_html, read_notebook
 
-HEAD_BYTES = 65_536
 MAX_WRAPPERS = 2
 """Maximum number of log collectors whose additions are undone, such as Docker's around those of `ts`."""
 GZIP = b"\x1f\x8b"
@@ -203,9 +202,7 @@ def _read_plain(
     file: LogFile, format_name: str | None, *, max_wrappers: int = MAX_WRAPPERS
 ) -> tuple[str, list[Log]]:
     """Read a file that is neither packed nor UTF-16."""
-    file.content.seek(0)
-    if max_wrappers and (unwrap := find_wrapper(file.content.read(HEAD_BYTES))):
-        blocks = unwrapped_lines(file.content, unwrap)
+    if max_wrappers and (blocks := unwrapped_lines(file.content)) is not None:
         return _read_text(file, blocks, format_name, max_wrappers=max_wrappers - 1)
     chosen_format = format_name or detect(file.content)
     file.content.seek(0)

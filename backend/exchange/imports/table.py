@@ -35,6 +35,10 @@ class TooMany(BadLog):
     """A limit of the whole import is exceeded: the archive is refused, and reading stops."""
 
 
+class TooManyColumns(BadLog):
+    """A run has more metrics than are stored."""
+
+
 def too_many_values() -> TooMany:
     """Return the error for a log with too many values for an import."""
     return TooMany(f"holds more than {MAX_POINTS:,} values; that is the limit of one import")
@@ -137,7 +141,7 @@ class Table:
         """Return the column of this name; create it if it does not exist."""
         if name not in self.columns:
             if len(self.columns) >= MAX_COLUMNS:
-                raise BadLog(f"has more than {MAX_COLUMNS:,} columns")
+                raise TooManyColumns(f"has more than {MAX_COLUMNS:,} columns")
             if len(name) > MAX_NAME_CHARACTERS:
                 raise BadLog(f"has a column whose name has {len(name):,} characters: {excerpt(name)}")
             self.columns[name] = Column()

@@ -351,6 +351,15 @@ def test_a_run_of_trackio_is_read_without_temporary_files():
     assert len(points(logs["a"], "metric_7")) == 900
 
 
+def test_a_run_with_too_many_metrics_does_not_refuse_the_other_runs_of_a_database():
+    wide_run = row("wide", 1, {f"metric_{n}": n for n in range(2_001)})
+    logs = plans_by_name(database(METRICS_TABLE, row("a", 1, {"reward": 1}), wide_run))
+    assert list(logs) == ["a"]
+    assert logs["a"].log.metadata.notes == ["The run wide is left out: it has more than 2,000 columns."]
+    with pytest.raises(BadLog, match=r"^has more than 2,000 columns$"):
+        parse_logs(database(METRICS_TABLE, wide_run))
+
+
 def test_a_name_that_cannot_be_stored_is_changed():
     statements = [METRICS_TABLE, row("a", 1, {"\ud800": 1.0, "reward": 2.0})]
     assert set(plans_by_name(database(*statements))["a"].series) == {"_", "reward/mean", "time/wall_seconds"}

@@ -438,6 +438,39 @@ def test_what_a_log_collector_adds_to_each_line_is_undone(collector):
     assert curve(plan) == pytest.approx({step: step / 10 for step in range(1, 9)})
 
 
+def _google_cloud(payload):
+    return lambda n, line: (
+        {"insertId": f"x{n}", "labels": {"pod": "a"}, "logName": "projects/p/logs/stdout"}
+        | {"resource": {"labels": {}, "type": "k8s_container"}, "severity": "INFO"}
+        | payload(line)
+        | {"timestamp": f"2026-03-02T10:11:{n:02}.123456789Z"}
+    )
+
+
+LISTS_OF_ENTRIES = {
+    "gcloud logging read": _google_cloud(lambda line: {"textPayload": line}),
+    "google-cloud-logging": _google_cloud(lambda line: {"jsonPayload": {"message": line, "level": "INFO"}}),
+    "aws logs": lambda n, line: {"timestamp": 1772446260000 + n, "message": line, "ingestionTime": n},
+    "Grafana": lambda n, line: {"line": line, "timestamp": f"{1772446260 + n}000000000", "fields": {}},
+}
+
+
+@pytest.mark.parametrize("collector", LISTS_OF_ENTRIES)
+@pytest.mark.parametrize("is_newest_first", [False, True])
+def test_a_document_with_a_list_of_entries_is_read_in_the_order_of_time(collector, is_newest_first):
+    entries = list(map(LISTS_OF_ENTRIES[collector], range(len(LISTED_METRICS)), LISTED_METRICS))
+    entries = entries[::-1] if is_newest_first else entries
+    [plan] = read(json.dumps({"events": entries} if collector == "aws logs" else entries, indent=2))
+    assert curve(plan) == pytest.approx({step: step / 10 for step in range(1, 9)})
+
+
+def test_objects_that_were_printed_to_google_cloud_are_rows():
+    entry = _google_cloud(lambda line: {"jsonPayload": json.loads(line)})
+    entries = [entry(n, json.dumps({"step": n, "reward": n / 10, "message": "done"})) for n in range(1, 9)]
+    [plan] = read(json.dumps(entries[::-1], indent=2))
+    assert curve(plan) == pytest.approx({step: step / 10 for step in range(1, 9)})
+
+
 def test_numbers_of_steps_at_the_start_of_lines_are_no_tasks_of_srun():
     [plan] = read("".join(f"{n}: step {n}, reward: {n / 10}, kl: 0.1\n" for n in range(1, 40)))
     assert len(curve(plan)) == 39
