@@ -13,7 +13,7 @@ NUMBER = (
 )
 
 _WORDS = ("step", "epoch", "iter", "update", "episode", "rollout", "batch")
-_SHORT_STEP_PATTERN = re.compile(r"(?<![\w'])it\s?\d{1,9}\s?[:|/]")
+_SHORT_STEP_PATTERN = re.compile(r"(?<![\w'])(?:it|ep)\s?\d{1,9}\s?[:|/]")
 _NUMBERED_STEP_PATTERN = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,6}}\d")
 _STEP_PATTERN = re.compile(
     r"(?<![A-Za-z_])"
@@ -27,12 +27,23 @@ _FUNCTION_PATTERN = re.compile(r"(?<![\w.])[\w.]{1,80}:[\w<>]{1,80}:\d{1,6} - ")
 """Pattern of the function and line that loguru prints."""
 _COUNTER_PATTERN = re.compile(r"^\s*[\[(]\s*(\d{1,10})\s?/\s?(\d{1,10})\s*[\])]")
 _EPOCH_PATTERN = re.compile(
-    r"(?<![A-Za-z_])epoch\b\s{0,2}[:=#]?\s{0,2}[\[(]?(\d{1,7}(?:\.\d{1,12})?)(?:\s?/\s?\d{1,7})?[\])]?"
+    r"(?<![A-Za-z_])(?:epoch\b|ep(?=\s?\d{1,9}\s?[:|/]))\s{0,2}[:=#]?\s{0,2}[\[(]?(\d{1,7}(?:\.\d{1,12})?)(?:\s?/\s?\d{1,7})?[\])]?"
     r"(?:\s{0,2}[\[(](\d{1,10})/(\d{1,10})[\])])?",
     re.IGNORECASE,
 )
-_BAR_PATTERN = re.compile(r"(\d{1,10})/(\d{1,10}) \[")
-_WHOLE_BAR_PATTERN = re.compile(r"%\|[^|]{0,300}\|\s{0,9}\d{1,10}/\d{1,10} \[[^\[\]]{0,2000}\]")
+_BAR_PATTERN = re.compile(r"(\d{1,10})(?:/(\d{1,10})|it) \[")
+_BAR_START_PATTERN = re.compile(r"\d{1,3}%\||\d{1,10}it \[")
+"""Pattern of the start of a progress bar with or without a total, after its description."""
+BAR_VALUE_PATTERN = re.compile(r"=|[A-Za-z](?:: ?| )-?\d{0,9}\.\d")
+"""Pattern of a metric in the description or in the brackets of a progress bar."""
+_SCALAR_PATTERN = re.compile(
+    rf"\b(?:torch\.|np\.|numpy\.)?(?:tensor|float\d{{2}}|int\d{{2}}|[Aa]rray)\((?:\[({NUMBER})\]|({NUMBER}))"
+    r"(?:, [^()]{0,200})?\)"
+)
+"""Pattern of a number that PyTorch, NumPy, JAX or MLX prints with its type."""
+_WHOLE_BAR_PATTERN = re.compile(
+    r"(?:%\|[^|]{0,300}\|\s{0,9}\d{1,10}/\d{1,10}|\d{1,10}it) \[[^\[\]]{0,2000}\]"
+)
 VERL_PATTERN = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
 VERL_CONTINUATION_PATTERN = re.compile(
     r"^\s*- [\w./@-]+:[-\d.n]| - [A-Za-z_][\w./@-]*:[-\d.n]\S* - [A-Za-z_][\w./@-]*:[-\d.n]"
@@ -54,7 +65,7 @@ def may_name_step(text: str) -> bool:
     if text[:1] in "[( " and _COUNTER_PATTERN.match(text):
         return True
     lower_text = text.lower()
-    if "it " in lower_text and _SHORT_STEP_PATTERN.search(lower_text):
+    if ("it " in lower_text or "ep " in lower_text) and _SHORT_STEP_PATTERN.search(lower_text):
         return True
     return (
         any(step_word in lower_text for step_word in _WORDS)
@@ -132,10 +143,27 @@ def is_rule(text: str) -> bool:
     return len(text) <= MAX_LINE_CHARACTERS and _RULE_PATTERN.match(text) is not None
 
 
+def without_types(text: str) -> str:
+    """Return a text with the number in place of each `tensor(0.5, device='cuda:0')`."""
+    return _SCALAR_PATTERN.sub(lambda scalar: scalar[1] or scalar[2], text) if "(" in text else text
+
+
+def has_bar(text: str) -> bool:
+    """Return whether a text contains a progress bar, with or without a total."""
+    return "%|" in text or ("it [" in text and _BAR_START_PATTERN.search(text) is not None)
+
+
+def bar_texts(text: str) -> tuple[str, str]:
+    """Return the description before the last progress bar of a text, and the brackets after its counter."""
+    starts = [match.start() for match in _BAR_START_PATTERN.finditer(text)] or [0]
+    end_of_previous = text.rfind("]", 0, starts[-1]) + 1 if len(starts) > 1 else 0
+    return text[end_of_previous : starts[-1]].rstrip(": "), text[text.rfind("[") :]
+
+
 def bar_counter(text: str) -> tuple[int, int] | None:
     """Return (count, total) of the last progress bar in a text, or None."""
     counters = _BAR_PATTERN.findall(text[-2_000:])
-    return (int(counters[-1][0]), int(counters[-1][1])) if counters else None
+    return (int(counters[-1][0]), int(counters[-1][1] or 0)) if counters else None
 
 
 def split_after_bar(text: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from backend.exchange.imports.console.forms import NUMBER
+from backend.exchange.imports.console.forms import NUMBER, bar_texts
 from backend.exchange.imports.console.rows import TRAINING
 from backend.exchange.imports.names import is_known
 
@@ -19,6 +19,13 @@ _SPACED_PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
     rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|±])"
 )
+_NUMBER_BEFORE_PATTERN = re.compile(
+    r"(?:^|(?<=\s)|(?<=\])|(?<=[A-Za-z_]:))[#\[(]?\s?(\d{1,8})\s{0,2}[\])]?\s{0,2}[:|.,-]?\s{1,4}(?=[A-Za-z])"
+)
+"""Pattern of a number before pairs that may be their step; the seconds of a time are not."""
+MAX_CHARACTERS_BEFORE, MAX_NUMBERS_BEFORE = 100, 4
+_TWO_PAIRS_PATTERN = re.compile(r"[A-Za-z][:= ]{1,3}[-+]?[\d.].*[A-Za-z][:= ]{1,3}[-+]?[\d.n]")
+_COUNTER_PATTERN = re.compile(r"[\[(]\s{0,3}\d{1,10}\s?/\s?\d{1,10}\s{0,3}[\])]")
 _MEAN_PATTERN = re.compile(rf"\u03bc=({NUMBER}), \u03c3=(?:{NUMBER})")
 """Pattern of a mean and a standard deviation, as mlx-lm-lora prints them."""
 _ERROR_PATTERN = re.compile(rf"\s?(?:±|\+/-)\s?(?:{NUMBER})")
@@ -47,8 +54,9 @@ _STEP_PATTERN = re.compile(
 _SEPARATOR_PATTERN = re.compile(r"[|;]|[,:]\s|\s-\s")
 _SEPARATORS = " ,;|-\t"
 _NON_METRIC_NAMES = {
-    "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "epoch", "step", "global_step", "global step",
-    "train step", "training step", "iter", "iteration", "it", "update", "episode", "rollout", "batch",
+    "pid", "ip", "port", "rank", "local_rank", "seed", "eta", "ep", "epoch", "step", "global_step",
+    "global step", "train step", "training step", "iter", "iteration", "it", "update", "episode", "rollout",
+    "batch",
 }  # fmt: skip
 """Names before numbers that are not metrics."""
 _EVALUATION_PATTERN = re.compile(
@@ -147,7 +155,8 @@ def _spaced_pairs(text: str, start: int = 0) -> list[_Pair]:
     Text before the offset `start` is left out, such as the prefix of a logger.
     """
     line_pairs: list[_Pair] = []
-    text = _ERROR_PATTERN.sub(lambda error: " " * len(error[0]), text)
+    for pattern in (_ERROR_PATTERN, _COUNTER_PATTERN):
+        text = pattern.sub(lambda match: " " * len(match[0]), text)
     separators = [match.span() for match in _SEPARATOR_PATTERN.finditer(text, start)]
     starts, ends = [start, *(end for _, end in separators)], [*(start for start, _ in separators), len(text)]
     for segment_start, end in zip(starts, ends, strict=True):
@@ -166,8 +175,29 @@ def _spaced_pairs(text: str, start: int = 0) -> list[_Pair]:
 
 
 def bar_pairs(text: str) -> list[tuple[str, str]]:
-    """Return the pairs after the times of a progress bar: `3/9 [00:12<01:02, 3.1s/it, reward=0.5]`."""
-    return pairs(text[text.rfind("[") :])
+    """Return the pairs of a progress bar: `reward 0.5:  33%|###  | 3/9 [00:12<01:02, 3.1s/it, kl=0.1]`."""
+    return [pair for bar_text in bar_texts(text) for pair in pairs(bar_text)]
+
+
+class NumberedPairs(NamedTuple):
+    """The pairs of a line and the number before them."""
+
+    number: int
+    pairs: list[tuple[str, str]]
+
+
+def numbered_pairs(text: str) -> NumberedPairs | None:
+    """Return the pairs of lines such as `#12 loss 0.5 reward 0.3` and `INFO [12] loss=0.5 reward=0.3`."""
+    if _TWO_PAIRS_PATTERN.search(text) is None:
+        return None
+    for match in islice(_NUMBER_BEFORE_PATTERN.finditer(text, 0, MAX_CHARACTERS_BEFORE), MAX_NUMBERS_BEFORE):
+        following_text = text[match.end() :]
+        cells = lone_pairs(following_text)
+        if not cells and not _SPACED_PAIR_PATTERN.sub("", following_text).strip(_SEPARATORS):
+            cells = pairs(following_text)
+        if len(cells) > 1 and any(is_known(name) for name, _ in cells):
+            return NumberedPairs(int(match[1]), cells)
+    return None
 
 
 def evaluation_cells(text: str) -> list[tuple[str, str]]:

@@ -19,19 +19,28 @@ from backend.exchange.imports.console.evaluations import (
     tag_of_labels,
 )
 from backend.exchange.imports.console.forms import (
+    BAR_VALUE_PATTERN,
     MAX_LINE_CHARACTERS,
     VERL_CONTINUATION_PATTERN,
     VERL_PATTERN,
     TrainingPosition,
     bar_counter,
     find_position,
+    has_bar,
     may_name_step,
     split_after_bar,
     verl_cells,
+    without_types,
 )
 from backend.exchange.imports.console.literals import Incomplete, read_object
 from backend.exchange.imports.console.open_object import NoObject, OpenObject
-from backend.exchange.imports.console.pairs import bar_pairs, evaluation_cells, lone_pairs, pairs_by_split
+from backend.exchange.imports.console.pairs import (
+    bar_pairs,
+    evaluation_cells,
+    lone_pairs,
+    numbered_pairs,
+    pairs_by_split,
+)
 from backend.exchange.imports.console.rows import NO_STEP, TRAINING, Rows, StepHint, find_step, with_steps
 from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
 from backend.exchange.imports.console.tables import Tables
@@ -57,13 +66,13 @@ MIN_SPARE_LINES, SPARE_LINES_PER_LINE = 2_000, 1
 MAX_CHARACTERS_BEFORE = 300
 """Maximum length of the text before an object that may name its step."""
 OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
-BARS, BARE_PAIRS = "progress bars", "pairs without steps"
-ORIGINS = dict.fromkeys((OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, BARE_PAIRS), "text") | {
-    VERL_LINES: "verl"
-}
+BARS, NUMBERED_PAIRS, BARE_PAIRS = "progress bars", "pairs with a number", "pairs without steps"
+ORIGINS = dict.fromkeys(
+    (OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, NUMBERED_PAIRS, BARE_PAIRS), "text"
+) | {VERL_LINES: "verl"}
 INLINE = "inline"
 """Label of a row whose pairs are all called those of an evaluation."""
-WEIGHT_BY_FORM = {BARS: 0.1, BARE_PAIRS: 0.1}
+WEIGHT_BY_FORM = {BARS: 0.1, NUMBERED_PAIRS: 0.2, BARE_PAIRS: 0.1}
 """Weight of the values of forms that often repeat other forms; 1 for all others."""
 
 _BARE_OBJECT = re.compile(r"""\s{0,9}(['"])[\w./()@ -]{1,80}\1: ?[^{]{1,8000}$""")
@@ -146,10 +155,10 @@ class ConsoleText:
         self.read(iter(()))
 
     def _read_line(self, line: int, text: str, *, may_open: bool = True) -> None:
-        if "%|" in text and "{" not in text:
+        if "{" not in text and has_bar(text):
             bar, text = split_after_bar(text)
             self._bars.append(bar)
-            if "=" in bar:
+            if BAR_VALUE_PATTERN.search(bar):
                 self._take_bar(line, bar)
             if not text:
                 return
@@ -167,12 +176,12 @@ class ConsoleText:
             return
         if self._bar is not None and self._bar[2] != counter[0]:
             self._end_bar()
-        self._bar = (line, text, counter[0])
+        self._bar = (line, text[-MAX_LINE_CHARACTERS:], counter[0])
 
     def _end_bar(self) -> None:
         if self._bar is not None:
             line, text, count = self._bar
-            if cells := bar_pairs(text):
+            if cells := bar_pairs(without_types(text)):
                 self.forms[BARS].add(line, cells, StepHint(count))
         self._bar = None
 
@@ -308,6 +317,7 @@ class ConsoleText:
     def _take_line(self, line: int, text: str, writer: str) -> str:
         if self.tables.take_line(line, text):
             return TABLE
+        text = without_types(text)
         self._take_box(line, text)
         if " = " in text and (total := _TOTALS.search(text)):
             self._take_total(text, int(total[1].replace(",", "")))
@@ -357,6 +367,10 @@ class ConsoleText:
         if not is_below_evaluation and len(cells) > 1 and any(is_known(name) for name, _ in cells):
             self._add_pairs(BARE_PAIRS, line, cells, StepHint(writer=writer))
             return BARE_PAIRS
+        if not cells and (row := numbered_pairs(text)):
+            hint = self._with_tag(StepHint(heading=row.number, writer=writer), text)
+            self._add_pairs(NUMBERED_PAIRS, line, row.pairs, hint)
+            return NUMBERED_PAIRS
         if self._section is not None or may_have_tag(text):
             return self._take_evaluation(line, text, cells, writer)
         return ""

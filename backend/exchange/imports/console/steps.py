@@ -50,7 +50,7 @@ def _counters(
     return [
         (
             _check_rising([hint.heading for hint in training_clues]),
-            "The steps are those of the lines above the metrics.",
+            "The steps are the numbers above the metrics or at the start of their lines.",
         ),
         (
             bar_counts,

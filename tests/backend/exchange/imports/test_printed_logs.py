@@ -193,6 +193,36 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "",
     ),
+    "description of bars": (
+        "".join(f"\rloss 0.1 reward {n / 10}: {progress_bar(n, 3)[1:]}" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "bars without a total": (
+        "".join(f"\r{n}it [00:12,  3.12s/it, loss: 0.1 reward: {n / 10}]" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "counts": (
+        "".join(f"[{n}/70] reward {n / 10} | kl 0.1\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "numbers": (
+        "lr=0.1, kl: 0.5\n" + "".join(f"INFO:a:#{n} loss 0.1 reward {n / 10}\n" for n in (7, 9, 12)),
+        {7: 0.7, 9: 0.9, 12: 1.2},
+        "at the start of their lines",
+    ),
+    "numbers of a process": (
+        "".join(f"10:00:0{n} [0] loss=0.1, reward={n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "counted in their order",
+    ),
+    "tensors": (
+        "".join(f"step {n} | reward: tensor({n / 10}, device='cuda:0')\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "spaces": (
         "".join(f"INFO | step {n + 999:,} | reward {n / 10} | kl 0.1\n" for n in TENTHS_BY_STEP),
         {step + 999: reward for step, reward in TENTHS_BY_STEP.items()},
