@@ -94,10 +94,20 @@ def find_position(text: str) -> TrainingPosition:
         step, total = None, None
     epoch = _EPOCH_PATTERN.search(text)
     if epoch is None:
-        return TrainingPosition(step, total)
+        return _within_iteration(steps) or TrainingPosition(step, total)
     if step is None and epoch[2]:
         step, total = int(epoch[2]), int(epoch[3])
     return TrainingPosition(step, total, float(epoch[1]))
+
+
+def _within_iteration(steps: list[re.Match[str]]) -> TrainingPosition | None:
+    """Return the step of `Iteration 1/3, Step 12/500`, where an iteration is what others call an epoch."""
+    if len(steps) < 2 or not steps[0][1].lower().startswith("iter") or steps[1][1].lower() != "step":
+        return None
+    totals = [int(match[3] or 0) for match in steps[:2]]
+    if not 0 < totals[0] < totals[1]:
+        return None
+    return TrainingPosition(int(steps[1][2].replace(",", "")), totals[1], float(steps[0][2].replace(",", "")))
 
 
 def verl_cells(text: str) -> Iterator[tuple[str, Any]]:

@@ -17,7 +17,7 @@ _PAIR_PATTERN = re.compile(
 )
 _SPACED_PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
-    rf"((?:{NUMBER})\s?%?)(?=$|[\s,;|±])"
+    rf"((?:{NUMBER})\s?%?)s?(?=$|[\s,;|±])"
 )
 _NUMBER_BEFORE_PATTERN = re.compile(
     r"(?:^|(?<=\s)|(?<=\])|(?<=[A-Za-z_]:))[#\[(]?\s?(\d{1,8})\s{0,2}[\])]?\s{0,2}[:|.,-]?\s{1,4}(?=[A-Za-z])"
@@ -28,7 +28,16 @@ _TWO_PAIRS_PATTERN = re.compile(r"[A-Za-z][:= ]{1,3}[-+]?[\d.].*[A-Za-z][:= ]{1,
 _COUNTER_PATTERN = re.compile(r"[\[(]\s{0,3}\d{1,10}\s?/\s?\d{1,10}\s{0,3}[\])]")
 _MEAN_PATTERN = re.compile(rf"\u03bc=({NUMBER}), \u03c3=(?:{NUMBER})")
 """Pattern of a mean and a standard deviation, as mlx-lm-lora prints them."""
-_ERROR_PATTERN = re.compile(rf"\s?(?:±|\+/-)\s?(?:{NUMBER})")
+_ERROR_PATTERN = re.compile(
+    rf"\s?(?:±|\+/-)\s?(?:{NUMBER})|\(\s?(?:(?:±|\+/-|(?:std|sd|\u03c3)\s?[:=]?)\s?(?:{NUMBER})"
+    r"|[\d.]{1,9}\s?(?:m?s|min|sec(?:onds)?))\s?\)"
+)
+"""Pattern of an error, or an error or a time in parentheses, after a value."""
+_PARENT_PATTERN = re.compile(
+    r"(?<![\w/])(?:rewards?|returns?|advantages?|kl|entropy|lengths?): (?=(?:mean|avg|std|min|max)\b)",
+    re.IGNORECASE,
+)
+"""Pattern of the metric before its mean, as in `rewards: mean=0.3`."""
 _AT_STEP_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}?) (?:of|at|in|for|after) "
     rf"(?:step|iteration|update|epoch|episode) \d{{1,10}}\s?[:=]\s?((?:{NUMBER})\s?%?)(?=$|[\s,;|±])",
@@ -124,7 +133,7 @@ def _labelled_spans(text: str) -> list[tuple[int, int, str]]:
 
 def _pairs(text: str) -> list[_Pair]:
     line_pairs = []
-    text = _MEAN_PATTERN.sub(r"\1", text)
+    text = _PARENT_PATTERN.sub(lambda parent: parent[0][:-2] + "__", _MEAN_PATTERN.sub(r"\1", text))
     for match in _PAIR_PATTERN.finditer(text):
         words, name = "", match[1]
         if match[2] == ":":
@@ -215,7 +224,7 @@ def lone_pairs(text: str) -> list[tuple[str, str]]:
     """Return the pairs of a line without other content: a list item, or cells of a grid."""
     if "│" in text:
         return [(match[1], match[2]) for match in _GRID_CELL_PATTERN.finditer(text)]
-    bare_text = _BULLET.sub("", _MEAN_PATTERN.sub(r"\1", text))
+    bare_text = _BULLET.sub("", _ERROR_PATTERN.sub("", _MEAN_PATTERN.sub(r"\1", text)))
     first = _PAIR_PATTERN.search(bare_text)
     if first is None or bare_text[: first.start()].strip(_SEPARATORS):
         return []

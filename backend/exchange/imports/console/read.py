@@ -3,11 +3,11 @@
 import re
 from collections import deque
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.config.metrics import canonical_name
 from backend.exchange.imports.console.boxes import Box, is_bottom, is_top
 from backend.exchange.imports.console.evaluations import (
     Tag,
@@ -25,6 +25,7 @@ from backend.exchange.imports.console.forms import (
     VERL_PATTERN,
     TrainingPosition,
     bar_counter,
+    bar_texts,
     find_position,
     has_bar,
     may_name_step,
@@ -48,8 +49,7 @@ from backend.exchange.imports.console.terminal import read_segments, without_wri
 from backend.exchange.imports.console.trust import move_evaluations, resolve_tags
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
-from backend.exchange.imports.name_words import metric_by_words
-from backend.exchange.imports.names import is_known
+from backend.exchange.imports.names import is_known, metric_of_name
 from backend.exchange.imports.runs import split_table
 from backend.exchange.imports.splits import (
     are_held_out_names,
@@ -81,6 +81,9 @@ _BRACE = re.compile(r"\{\s*(?:['\"]|$)")
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
+_LONE_PAIR_PATTERN = re.compile(r"\s{0,8}[^:=]{3,80}[:=]\s{0,4}[-+]?[\d.][\d.e%+-]{0,20}\s*$")
+MAX_RESULTS_BEFORE = 4_096
+"""Number of rewards on lines of their own that are remembered until a line with a step."""
 _YAML_PATTERN = re.compile(r"(?P<indentation> *)(?P<name>[A-Za-z_][\w./@-]{0,79}):(?P<is_parent>\s*$)?")
 _GENERAL_PARENTS = {"metrics", "train", "training", "results", "stats", "summary"}
 """Keys whose metrics are those of the training."""
@@ -96,6 +99,15 @@ class _VerlLine(NamedTuple):
     """Text after the step."""
 
 
+class _Bar(NamedTuple):
+    line: int
+    text: str
+    step: int
+    total: int
+    epoch: float | None
+    """Epoch in the description before the bar."""
+
+
 class ConsoleText:
     """Rows of metrics of each form that a text may have; the best form is used at the end."""
 
@@ -108,9 +120,8 @@ class ConsoleText:
         self.lines = 0
         """Number of lines that are not progress bars."""
         self._bars: deque[str] = deque(maxlen=MAX_KEPT_BARS)
-        self._bar: tuple[int, str, int] | None = None
-        """(line, text, count) of the newest progress bar with metrics; the last one per count becomes a row.
-        """
+        self._bar: _Bar | None = None
+        """The newest progress bar with metrics; the last one per step becomes a row."""
         self._heading = TrainingPosition(None)
         self._heading_line = 0
         self._section: Tag | None = None
@@ -119,6 +130,13 @@ class ConsoleText:
         """Step of the first row below that heading; those of other steps are not of the evaluation."""
         self._evaluated_step = NO_STEP
         """Step in the last line that announced an evaluation."""
+        self._pairs_hint: StepHint | None = None
+        """Hint of the last line with a step and pairs."""
+        self._metrics_of_pairs: set[str] = set()
+        self._results_before: deque[tuple[int, str, str]] = deque(maxlen=MAX_RESULTS_BEFORE)
+        """(line, name, number) of results on lines of their own before a line with a step."""
+        self._names_before: set[str] = set()
+        """Names of results that the log prints before the line with their step."""
         self._list: list[tuple[str, str]] = []
         self._list_names: set[str] = set()
         self._list_lines = 0
@@ -174,15 +192,18 @@ class ConsoleText:
         counter = bar_counter(text)
         if counter is None:
             return
-        if self._bar is not None and self._bar[2] != counter[0]:
+        text = text[-MAX_LINE_CHARACTERS:]
+        bar = _Bar(line, text, *counter, find_position(bar_texts(text)[0]).epoch)
+        if self._bar is not None and (self._bar.step, self._bar.epoch) != (bar.step, bar.epoch):
             self._end_bar()
-        self._bar = (line, text[-MAX_LINE_CHARACTERS:], counter[0])
+        self._bar = bar
 
     def _end_bar(self) -> None:
         if self._bar is not None:
-            line, text, count = self._bar
+            line, text, step, total, epoch = self._bar
             if cells := bar_pairs(without_types(text)):
-                self.forms[BARS].add(line, cells, StepHint(count))
+                epoch = float("nan") if epoch is None else epoch
+                self.forms[BARS].add(line, cells, StepHint(step, total=total, epoch=epoch))
         self._bar = None
 
     def _take(self, line: int, text: str, *, may_open: bool) -> str:
@@ -346,7 +367,9 @@ class ConsoleText:
 
     def _take_pairs(self, line: int, text: str, writer: str) -> str:
         """Take a line that names no step."""
-        may_be_pairs = _MAY_BE_PAIRS.search(text) or is_held_out_name(text.lstrip())
+        may_be_pairs = (
+            _MAY_BE_PAIRS.search(text) or _LONE_PAIR_PATTERN.match(text) or is_held_out_name(text.lstrip())
+        )
         cells = lone_pairs(text) if self._heading.step is not None or may_be_pairs else []
         if self._heading.step is not None and (yaml := _YAML_PATTERN.match(text)):
             cells = self._with_parents(yaml, cells)
@@ -367,6 +390,8 @@ class ConsoleText:
         if not is_below_evaluation and len(cells) > 1 and any(is_known(name) for name, _ in cells):
             self._add_pairs(BARE_PAIRS, line, cells, StepHint(writer=writer))
             return BARE_PAIRS
+        if not is_below_evaluation and len(cells) == 1 and _is_result(cells[0]):
+            return self._take_result(line, *cells[0], writer)
         if not cells and (row := numbered_pairs(text)):
             hint = self._with_tag(StepHint(heading=row.number, writer=writer), text)
             self._add_pairs(NUMBERED_PAIRS, line, row.pairs, hint)
@@ -374,6 +399,27 @@ class ConsoleText:
         if self._section is not None or may_have_tag(text):
             return self._take_evaluation(line, text, cells, writer)
         return ""
+
+    def _take_result(self, line: int, name: str, number: str, writer: str) -> str:
+        """Take a reward or an accuracy on a line of its own, before or after the line with its step."""
+        if _metric_of(name) in self._metrics_of_pairs:
+            return ""
+        if self._pairs_hint is None:
+            self._names_before.add(name)
+        if name in self._names_before:
+            self._results_before.append((line, name, number))
+        elif self._pairs_hint is not None:
+            self._add_pairs(PAIRS, line, [(name, number)], self._pairs_hint._replace(writer=writer))
+        return PAIRS
+
+    def _add_results_before(self, cells: list[tuple[str, str]], hint: StepHint) -> None:
+        """Add the results on the lines before a row, unless the row has the same metrics."""
+        self._metrics_of_pairs.update(_metric_of(name) for name, _ in cells)
+        for line, name, number in self._results_before:
+            if _metric_of(name) not in self._metrics_of_pairs:
+                self._add_pairs(PAIRS, line, [(name, number)], hint)
+        self._results_before.clear()
+        self._pairs_hint = hint
 
     def _with_parents(self, yaml: re.Match[str], cells: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the pairs of a line of YAML with the names of the keys above it."""
@@ -435,7 +481,9 @@ class ConsoleText:
             total = position.total or 0
             hint = self._with_tag(StepHint(step, epoch=epoch, total=total, writer=writer), text)
             if cells:
-                self._add_pairs(PAIRS, line, cells, hint._replace(tag=TRAINING) if is_labelled else hint)
+                hint_of_cells = hint._replace(tag=TRAINING) if is_labelled else hint
+                self._add_results_before(cells, hint_of_cells)
+                self._add_pairs(PAIRS, line, cells, hint_of_cells)
             if held_out_cells:
                 self._add_pairs(PAIRS, line, held_out_cells, hint._replace(tag=INLINE))
             return PAIRS
@@ -464,8 +512,10 @@ class ConsoleText:
 
 def _is_result(cell: tuple[str, str]) -> bool:
     """Return whether a pair is an accuracy or a reward, which an evaluation has."""
-    metric = metric_by_words(cell[0]) or canonical_name(cell[0])
-    return metric in {"reward/accuracy", "eval/accuracy", "reward/mean"}
+    return _metric_of(cell[0]) in {"reward/accuracy", "eval/accuracy", "reward/mean"}
+
+
+_metric_of = lru_cache(maxsize=4_096)(metric_of_name)
 
 
 def read_console(file: LogFile) -> list[Log]:

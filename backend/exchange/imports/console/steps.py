@@ -90,8 +90,8 @@ def _over_epochs(hints: Sequence[StepHint], steps: Ints) -> Ints:
     if len(numbers) < 2 or not np.isfinite(epochs).all() or (np.floor(epochs) != epochs).any():
         return steps
     is_next = np.diff(epochs) > 0
-    is_decrease = np.diff(numbers) < 0
-    if not is_next.any() or not is_decrease[is_next].all():
+    is_restart = np.diff(numbers) <= 0
+    if not is_next.any() or not is_restart[is_next].all():
         return steps
     length = max((hint.total for hint in hints), default=0) or int(numbers.max())
     continuous_steps = steps.copy()

@@ -218,6 +218,46 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "counted in their order",
     ),
+    "a bar for each epoch": (
+        "".join(f"\rEpoch {e}: {progress_bar(n, 2)[1:-1]}, reward={e}.{n}]" for e in (0, 1) for n in (1, 2)),
+        {1: 0.1, 2: 0.2, 3: 1.1, 4: 1.2},
+        "",
+    ),
+    "steps of an iteration": (
+        "".join(f"Iteration 1/1, Step {n}/9, GRPO iter 1/1, reward: {n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a list with errors": (
+        "".join(f"Step {n}\nReward: {n / 10} (±0.1)\nKL: 0.01\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a mean after its name": (
+        "".join(f"Step: {n}; Rewards: mean={n / 10} std=0.2; Loss: 0.1\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a time after the values": (
+        "".join(f"step {n}  reward {n / 10}  took 3.2s  (0.5 s)\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "the reward on the line after": (
+        "".join(f"step {n}: loss=0.1 kl=0.1\nAverage Reward: {n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "the rewards of completions on the lines before": (
+        "".join(f"Reward: 0\nReward: {n / 5}\nstep {n}: loss=0.1 kl=0.1\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "the rewards of completions beside their mean": (
+        "".join(f"step {n}: mean_reward={n / 10} kl=0.1\nReward: 5\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "tensors": (
         "".join(f"step {n} | reward: tensor({n / 10}, device='cuda:0')\n" for n in TENTHS_BY_STEP),
         TENTHS_BY_STEP,
