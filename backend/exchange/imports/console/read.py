@@ -122,6 +122,8 @@ class ConsoleText:
         self._bars: deque[str] = deque(maxlen=MAX_KEPT_BARS)
         self._bar: _Bar | None = None
         """The newest progress bar with metrics; the last one per step becomes a row."""
+        self._bar_cells: list[tuple[str, str]] = []
+        """Pairs of the last progress bar that became a row."""
         self._heading = TrainingPosition(None)
         self._heading_line = 0
         self._section: Tag | None = None
@@ -201,7 +203,10 @@ class ConsoleText:
     def _end_bar(self) -> None:
         if self._bar is not None:
             line, text, step, total, epoch = self._bar
-            if cells := bar_pairs(without_types(text)):
+            cells = bar_pairs(without_types(text))
+            is_repetition = step == total and cells == self._bar_cells  # the bar that tqdm leaves at the end
+            self._bar_cells = cells
+            if cells and not is_repetition:
                 epoch = float("nan") if epoch is None else epoch
                 self.forms[BARS].add(line, cells, StepHint(step, total=total, epoch=epoch))
         self._bar = None

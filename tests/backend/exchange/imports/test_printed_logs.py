@@ -198,6 +198,11 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "",
     ),
+    "a bar that stays at the end": (
+        "".join(f"{progress_bar(n, 4)[:-1]}, reward={min(n, 3) / 10}]" for n in (1, 2, 3, 4)),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "bars without a total": (
         "".join(f"\r{n}it [00:12,  3.12s/it, loss: 0.1 reward: {n / 10}]" for n in TENTHS_BY_STEP),
         TENTHS_BY_STEP,
