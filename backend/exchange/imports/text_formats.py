@@ -68,7 +68,10 @@ def is_csv(header: str, rows: str) -> bool:
     if delimiter is None or "\r" in header.rstrip() or is_markdown:
         return False
     names = _cells(header, delimiter)
-    if any(_PRINTED_TEXT_PATTERN.search(name) or len(name) > MAX_NAME_CHARACTERS for name in names):
+    if any(
+        _PRINTED_TEXT_PATTERN.search(name) or _is_date(name) or len(name) > MAX_NAME_CHARACTERS
+        for name in names
+    ):
         return False
     row = next((line for line in rows.splitlines() if line.strip()), "")
     cells = _cells(row, delimiter)

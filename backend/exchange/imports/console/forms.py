@@ -14,17 +14,26 @@ NUMBER = (
 
 _WORDS = ("step", "epoch", "iter", "update", "episode", "rollout", "batch")
 _SHORT_STEP_PATTERN = re.compile(r"(?<![\w'])(?:it|ep)\s?\d{1,9}\s?[:|/]")
-_NUMBERED_STEP_PATTERN = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,6}}\d")
+_NUMBERED_STEP_PATTERN = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,14}}\d")
 _STEP_PATTERN = re.compile(
     r"(?<![A-Za-z_])"
     r"(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout|batch"
     r"|it(?=\s?\d{1,9}\s?[:|/]))"
-    r"\b['\"]?\s{0,2}[:=#]?\s{0,2}[\[(]?\s{0,3}(\d{1,3}(?:,\d{3}){1,3}|\d{1,10})(?:\s?/\s?(\d{1,10}))?"
+    r"\b['\"]?\s{0,2}[:=#]?\s{0,10}[\[(]?\s{0,3}(\d{1,3}(?:,\d{3}){1,3}|\d{1,10})(?:\s?/\s{0,8}(\d{1,10}))?"
     r"(?![\d]*\.\d|\d|\w)",
     re.IGNORECASE,
 )
 _FUNCTION_PATTERN = re.compile(r"(?<![\w.])[\w.]{1,80}:[\w<>]{1,80}:\d{1,6} - ")
 """Pattern of the function and line that loguru prints."""
+_TWO_COUNTERS_PATTERN = re.compile(
+    r"^\s*\[\s*(\d{1,7})\s?/\s?\d{1,7}\s*\]\s?\[\s*(\d{1,10})\s?/\s?(\d{1,10})\s*\]"
+)
+_LOGGER_PATTERN = re.compile(
+    r"\s{0,8}(?:\[?\d{4}-\d\d-\d\d[T ])?(?:\[?\d\d:\d\d:\d\d[.,\d]{0,10}Z?\]?)?\s{0,3}"
+    r"(?:[|-]\s)?(?:[\w.]{1,60}\s[|-]\s)?[|\[\s-]{0,4}(?:DEBUG|INFO|SUCCESS|NOTICE)\b\s{0,6}[\]|:-]{0,2}\s?"
+    r"(?:[\w.]{1,80}:[\w.<>]{1,80}:\d{1,6}\s[|-]\s{1,3}|[\w.]{1,80}\s[|-]\s{1,3}|(?<=:)[\w.]{1,80}:(?=\S))?"
+)
+"""Pattern of what a logger prints before a message."""
 _COUNTER_PATTERN = re.compile(r"^\s*[\[(]\s*(\d{1,10})\s?/\s?(\d{1,10})\s*[\])]")
 _EPOCH_PATTERN = re.compile(
     r"(?<![A-Za-z_])(?:epoch\b|ep(?=\s?\d{1,9}\s?[:|/]))\s{0,2}[:=#]?\s{0,2}[\[(]?(\d{1,7}(?:\.\d{1,12})?)(?:\s?/\s?\d{1,7})?[\])]?"
@@ -79,35 +88,54 @@ class TrainingPosition(NamedTuple):
     step: int | None
     total: int | None = None
     epoch: float | None = None
+    word: str = ""
+    """What the step is called."""
 
 
 def find_position(text: str) -> TrainingPosition:
     """Return the step, total steps and epoch that a line mentions, preferring a step of the training."""
     text = _FUNCTION_PATTERN.sub(" ", text, count=1)
     steps = list(_STEP_PATTERN.finditer(text))
+    epoch = _EPOCH_PATTERN.search(text)
+    if epoch is None and (position := _within_iteration(steps) or _within_brackets(text)):
+        return position
     match = next((match for match in steps if len(match[1]) > len("iteration")), steps[0] if steps else None)
     if match is not None:
-        step, total = int(match[2].replace(",", "")), int(match[3]) if match[3] else None
+        step, total, word = _number(match[2]), int(match[3]) if match[3] else None, _word_of_step(match[1])
     elif (match := _COUNTER_PATTERN.match(text)) is not None:
-        step, total = int(match[1]), int(match[2])
+        step, total, word = int(match[1]), int(match[2]), "count"
+    elif epoch is not None and epoch[2]:
+        step, total, word = int(epoch[2]), int(epoch[3]), "count"
     else:
-        step, total = None, None
-    epoch = _EPOCH_PATTERN.search(text)
-    if epoch is None:
-        return _within_iteration(steps) or TrainingPosition(step, total)
-    if step is None and epoch[2]:
-        step, total = int(epoch[2]), int(epoch[3])
-    return TrainingPosition(step, total, float(epoch[1]))
+        step, total, word = None, None, "epoch"
+    return TrainingPosition(step, total, None if epoch is None else float(epoch[1]), word)
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _word_of_step(word: str) -> str:
+    """Return the word of a step in the form of `within_steps`."""
+    word = word.lower()
+    if word.endswith("step"):
+        return "step"
+    return "iteration" if word.startswith("it") else word
 
 
 def _within_iteration(steps: list[re.Match[str]]) -> TrainingPosition | None:
-    """Return the step of `Iteration 1/3, Step 12/500`, where an iteration is what others call an epoch."""
-    if len(steps) < 2 or not steps[0][1].lower().startswith("iter") or steps[1][1].lower() != "step":
-        return None
+    """Return the step of `Iteration 1/3, Step 12/500` or `iter 0, batch 12`, with the iteration as epoch."""
+    words = [_word_of_step(match[1]) for match in steps[:2]]
     totals = [int(match[3] or 0) for match in steps[:2]]
-    if not 0 < totals[0] < totals[1]:
+    if words != ["iteration", "batch"] and not (words == ["iteration", "step"] and 0 < totals[0] < totals[1]):
         return None
-    return TrainingPosition(int(steps[1][2].replace(",", "")), totals[1], float(steps[0][2].replace(",", "")))
+    return TrainingPosition(_number(steps[1][2]), totals[1] or None, float(_number(steps[0][2])), words[1])
+
+
+def _within_brackets(text: str) -> TrainingPosition | None:
+    """Return the epoch and step of `[2/3][12/500]`."""
+    match = _TWO_COUNTERS_PATTERN.match(text)
+    return TrainingPosition(int(match[2]), int(match[3]), float(match[1]), "count") if match else None
 
 
 def verl_cells(text: str) -> Iterator[tuple[str, Any]]:
@@ -156,6 +184,12 @@ def is_rule(text: str) -> bool:
 def without_types(text: str) -> str:
     """Return a text with the number in place of each `tensor(0.5, device='cuda:0')`."""
     return _SCALAR_PATTERN.sub(lambda scalar: scalar[1] or scalar[2], text) if "(" in text else text
+
+
+def without_logger(text: str) -> str:
+    """Return a line without the time, level and name that a logger prints before it."""
+    match = _LOGGER_PATTERN.match(text)
+    return text[match.end() :] if match else text
 
 
 def has_bar(text: str) -> bool:

@@ -31,6 +31,7 @@ from backend.exchange.imports.console.forms import (
     may_name_step,
     split_after_bar,
     verl_cells,
+    without_logger,
     without_types,
 )
 from backend.exchange.imports.console.literals import Incomplete, read_object
@@ -47,6 +48,7 @@ from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
 from backend.exchange.imports.console.tables import Tables
 from backend.exchange.imports.console.terminal import read_segments, without_writer
 from backend.exchange.imports.console.trust import move_evaluations, resolve_tags
+from backend.exchange.imports.console.within_steps import NUMBER, RESULT, resolve_rows_within_steps
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.names import is_known, metric_of_name
@@ -67,9 +69,12 @@ MAX_CHARACTERS_BEFORE = 300
 """Maximum length of the text before an object that may name its step."""
 OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
 BARS, NUMBERED_PAIRS, BARE_PAIRS = "progress bars", "pairs with a number", "pairs without steps"
+RESULTS = "results without steps"
 ORIGINS = dict.fromkeys(
     (OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, NUMBERED_PAIRS, BARE_PAIRS), "text"
 ) | {VERL_LINES: "verl"}
+STRAY, WITHIN_STEP = -1, -2
+"""Numbers of rows that belong to no training."""
 INLINE = "inline"
 """Label of a row whose pairs are all called those of an evaluation."""
 WEIGHT_BY_FORM = {BARS: 0.1, NUMBERED_PAIRS: 0.2, BARE_PAIRS: 0.1}
@@ -82,8 +87,6 @@ _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12}
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
 _LONE_PAIR_PATTERN = re.compile(r"\s{0,8}[^:=]{3,80}[:=]\s{0,4}[-+]?[\d.][\d.e%+-]{0,20}\s*$")
-MAX_RESULTS_BEFORE = 4_096
-"""Number of rewards on lines of their own that are remembered until a line with a step."""
 _YAML_PATTERN = re.compile(r"(?P<indentation> *)(?P<name>[A-Za-z_][\w./@-]{0,79}):(?P<is_parent>\s*$)?")
 _GENERAL_PARENTS = {"metrics", "train", "training", "results", "stats", "summary"}
 """Keys whose metrics are those of the training."""
@@ -112,7 +115,7 @@ class ConsoleText:
     """Rows of metrics of each form that a text may have; the best form is used at the end."""
 
     def __init__(self, max_values: int) -> None:
-        self.forms = {form: Rows(max_values) for form in ORIGINS}
+        self.forms = {form: Rows(max_values) for form in (*ORIGINS, RESULTS)}
         self.tables = Tables(self.forms[TABLE])
         self.metadata = LogMetadata()
         self.total: int | None = None
@@ -130,15 +133,9 @@ class ConsoleText:
         """Label of the evaluation in the last heading, if it announced one."""
         self._section_step: int | None = None
         """Step of the first row below that heading; those of other steps are not of the evaluation."""
+        self._section_line = 0
         self._evaluated_step = NO_STEP
         """Step in the last line that announced an evaluation."""
-        self._pairs_hint: StepHint | None = None
-        """Hint of the last line with a step and pairs."""
-        self._metrics_of_pairs: set[str] = set()
-        self._results_before: deque[tuple[int, str, str]] = deque(maxlen=MAX_RESULTS_BEFORE)
-        """(line, name, number) of results on lines of their own before a line with a step."""
-        self._names_before: set[str] = set()
-        """Names of results that the log prints before the line with their step."""
         self._list: list[tuple[str, str]] = []
         self._list_names: set[str] = set()
         self._list_lines = 0
@@ -303,7 +300,7 @@ class ConsoleText:
             writer=writer,
             is_eval=are_held_out_names(value_by_name) or counter == "eval",
         )
-        hint = self._with_tag(hint, text_before, tag_of_labels(document.items()))
+        hint = self._with_tag(hint, line, text_before, tag_of_labels(document.items()))
         self.forms[OBJECTS].add(line, cells, hint)
         return True
 
@@ -372,10 +369,13 @@ class ConsoleText:
 
     def _take_pairs(self, line: int, text: str, writer: str) -> str:
         """Take a line that names no step."""
+        message = without_logger(text)
         may_be_pairs = (
-            _MAY_BE_PAIRS.search(text) or _LONE_PAIR_PATTERN.match(text) or is_held_out_name(text.lstrip())
+            _MAY_BE_PAIRS.search(message)
+            or _LONE_PAIR_PATTERN.match(message)
+            or is_held_out_name(message.lstrip())
         )
-        cells = lone_pairs(text) if self._heading.step is not None or may_be_pairs else []
+        cells = lone_pairs(message) if self._heading.step is not None or may_be_pairs else []
         if self._heading.step is not None and (yaml := _YAML_PATTERN.match(text)):
             cells = self._with_parents(yaml, cells)
             if yaml["is_parent"] is not None and self._is_yaml:
@@ -392,39 +392,18 @@ class ConsoleText:
             self._add_pairs(PAIRS, line, cells, StepHint(writer=writer))
             return PAIRS
         is_below_evaluation = self._section is not None and len(self.forms[PAIRS])
+        if not is_below_evaluation and cells and _is_result(cells[0]):
+            self._add_pairs(RESULTS, line, cells, StepHint(word=RESULT, writer=writer))
         if not is_below_evaluation and len(cells) > 1 and any(is_known(name) for name, _ in cells):
             self._add_pairs(BARE_PAIRS, line, cells, StepHint(writer=writer))
             return BARE_PAIRS
-        if not is_below_evaluation and len(cells) == 1 and _is_result(cells[0]):
-            return self._take_result(line, *cells[0], writer)
         if not cells and (row := numbered_pairs(text)):
-            hint = self._with_tag(StepHint(heading=row.number, writer=writer), text)
+            hint = self._with_tag(StepHint(heading=row.number, word=NUMBER, writer=writer), line, text)
             self._add_pairs(NUMBERED_PAIRS, line, row.pairs, hint)
             return NUMBERED_PAIRS
         if self._section is not None or may_have_tag(text):
             return self._take_evaluation(line, text, cells, writer)
         return ""
-
-    def _take_result(self, line: int, name: str, number: str, writer: str) -> str:
-        """Take a reward or an accuracy on a line of its own, before or after the line with its step."""
-        if _metric_of(name) in self._metrics_of_pairs:
-            return ""
-        if self._pairs_hint is None:
-            self._names_before.add(name)
-        if name in self._names_before:
-            self._results_before.append((line, name, number))
-        elif self._pairs_hint is not None:
-            self._add_pairs(PAIRS, line, [(name, number)], self._pairs_hint._replace(writer=writer))
-        return PAIRS
-
-    def _add_results_before(self, cells: list[tuple[str, str]], hint: StepHint) -> None:
-        """Add the results on the lines before a row, unless the row has the same metrics."""
-        self._metrics_of_pairs.update(_metric_of(name) for name, _ in cells)
-        for line, name, number in self._results_before:
-            if _metric_of(name) not in self._metrics_of_pairs:
-                self._add_pairs(PAIRS, line, [(name, number)], hint)
-        self._results_before.clear()
-        self._pairs_hint = hint
 
     def _with_parents(self, yaml: re.Match[str], cells: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the pairs of a line of YAML with the names of the keys above it."""
@@ -446,7 +425,7 @@ class ConsoleText:
         """Take a line without a step that announces or contains the results of an evaluation."""
         if not cells and is_heading(text):
             self._end_list()
-            self._section, self._section_step = tag_of_heading(text), None
+            self._section, self._section_step, self._section_line = tag_of_heading(text), None, line
             return LISTS
         if not cells:
             cells = lone_pairs(text if self._section is not None else results_after_tag(text))
@@ -457,11 +436,14 @@ class ConsoleText:
         self._add_pairs(PAIRS, line, cells, StepHint(writer=writer, is_eval=True))
         return PAIRS
 
-    def _with_tag(self, hint: StepHint, text: str, tag: Tag | None = None) -> StepHint:
+    def _with_tag(self, hint: StepHint, line: int, text: str, tag: Tag | None = None) -> StepHint:
         """Return the hint with the label of an evaluation in the text of a row or in the heading above it."""
         tag = tag or find_tag(text)
         if tag is None and self._section is not None:
-            if hint.step != NO_STEP and not hint.writer and self._section_step in {None, hint.step}:
+            is_directly_below = line - self._section_line == 1 and not self._section.word.endswith("ing")
+            if hint.step == NO_STEP and is_directly_below:
+                tag, self._section = self._section, None
+            elif hint.step != NO_STEP and not hint.writer and self._section_step in {None, hint.step}:
                 tag, self._section_step = self._section, hint.step
             else:
                 self._end_list()
@@ -484,11 +466,12 @@ class ConsoleText:
             step = position.step if position.step is not None else NO_STEP
             epoch = float("nan") if position.epoch is None else position.epoch
             total = position.total or 0
-            hint = self._with_tag(StepHint(step, epoch=epoch, total=total, writer=writer), text)
+            hint = StepHint(step, epoch=epoch, total=total, word=position.word, writer=writer)
+            hint = self._with_tag(hint, line, text)
+            if self._list and all(map(_is_result, self._list)) and not len(self.forms[LISTS]):
+                self._move_list_to_results()  # a reward between `Iteration 1` and `Iteration 1, Step 1`
             if cells:
-                hint_of_cells = hint._replace(tag=TRAINING) if is_labelled else hint
-                self._add_results_before(cells, hint_of_cells)
-                self._add_pairs(PAIRS, line, cells, hint_of_cells)
+                self._add_pairs(PAIRS, line, cells, hint._replace(tag=TRAINING) if is_labelled else hint)
             if held_out_cells:
                 self._add_pairs(PAIRS, line, held_out_cells, hint._replace(tag=INLINE))
             return PAIRS
@@ -500,6 +483,13 @@ class ConsoleText:
         if "eval" in text.lower():
             self._evaluated_step = position.step
         return LISTS
+
+    def _move_list_to_results(self) -> None:
+        for cell in self._list:
+            self._add_pairs(RESULTS, self._heading_line, [cell], StepHint(word=RESULT))
+        self._list, self._list_lines = [], 0
+        self._list_names.clear()
+        self._heading = TrainingPosition(None)
 
     def _end_list(self) -> None:
         """Add the pairs in the lines below a heading as a row."""
@@ -533,6 +523,7 @@ def read_console(file: LogFile) -> list[Log]:
 def logs_of_text(text: ConsoleText) -> list[Log]:
     """Return a log for each training in a text that was read; raise BadLog if there are no metrics."""
     text.end()
+    results = text.forms.pop(RESULTS)
     form, rows = max(
         text.forms.items(),
         key=lambda item: (
@@ -546,11 +537,17 @@ def logs_of_text(text: ConsoleText) -> list[Log]:
             "has no metrics: no line such as `{'loss': 0.1}`, `step:12 - actor/entropy:0.3` or "
             "`step=12 reward=0.3`, and no table of steps"
         )
+    if form == NUMBERED_PAIRS and len(text.forms[PAIRS]) >= MIN_ROWS and not rows.have_rising_headings:
+        form, numbered_rows, rows = PAIRS, rows, text.forms[PAIRS]
+        rows.insert(numbered_rows)
+    if form == PAIRS and len(results):
+        rows.insert(results)
     return _trainings(text, form, rows)
 
 
 def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
     resolve_tags(rows)
+    resolve_rows_within_steps(rows)
     training_of_row = _training_numbers(rows)
     count = int(training_of_row.max()) + 1
     logs = []
@@ -577,7 +574,11 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
             else f"{other_lines:,} other lines of output were"
         )
         logs[0].metadata.notes.append(f"{subject} passed over.")
-    if strays := int((training_of_row < 0).sum()):
+    if rows.left_out:
+        count = len(rows.left_out)
+        subject = "1 row within a step is" if count == 1 else f"{count:,} rows within a step are"
+        logs[0].metadata.notes.append(f"{subject} left out: the lines of the steps have the same metrics.")
+    if strays := int((training_of_row == STRAY).sum()):
         subject = (
             "1 row was left out: it looks" if strays == 1 else f"{strays:,} rows were left out: they look"
         )
@@ -594,10 +595,11 @@ def _origin(form: str, columns: Any) -> str:
 
 
 def _training_numbers(rows: Rows) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the index of the training that each row belongs to, from 0; -1 for a row without one."""
+    """Return the index of the training that each row belongs to, from 0; STRAY or WITHIN_STEP for others."""
     numbers = np.zeros(len(rows), np.int64)
     for end in rows.ends:
         if 0 < end < len(rows) and any(not hint.is_eval for hint in rows.hints[end:]):
             numbers[end:] += 1
-    numbers[rows.strays()] = -1
+    numbers[rows.strays()] = STRAY
+    numbers[rows.left_out] = WITHIN_STEP
     return numbers

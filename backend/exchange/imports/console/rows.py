@@ -40,6 +40,8 @@ class StepHint(NamedTuple):
     """(count, total) of the progress bars before the row, newest first for each total."""
     counter: str = ""
     """Name of the count, if a log has two: `rollout` and `step`."""
+    word: str = ""
+    """Word before the step in a line of pairs, see `within_steps`."""
     writer: str = ""
     """Process that printed the row."""
     is_eval: bool = False
@@ -60,6 +62,8 @@ class Rows:
         """Number of lines of the text that the rows use."""
         self.ends: list[int] = []
         """Indexes of rows before which a training ended."""
+        self.left_out: list[int] = []
+        """Indexes of rows that repeat metrics of their step."""
 
     @classmethod
     def of_table(cls, table: Table) -> Self:
@@ -76,9 +80,23 @@ class Rows:
         self.table.add(line, cells)
         self.hints.append(hint)
 
+    def insert(self, rows: "Rows") -> None:
+        """Insert the rows of another form by their lines."""
+        self.table.append(rows.table)
+        self.hints += rows.hints
+        order = np.argsort(np.asarray(self.table.lines, np.int64), kind="stable")
+        self.table.reorder(order)
+        self.hints = [self.hints[number] for number in order.tolist()]
+
     def end_training(self) -> None:
         """Mark the end of a training, so that following rows belong to another."""
         self.ends.append(len(self))
+
+    @property
+    def have_rising_headings(self) -> bool:
+        """Whether the headings of the rows rise, apart from a few resumes."""
+        headings = np.array([hint.heading for hint in self.hints])
+        return int((np.diff(headings) <= 0).sum()) <= len(headings) // 50
 
     @property
     def known_values(self) -> int:

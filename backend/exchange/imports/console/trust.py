@@ -62,7 +62,7 @@ class _Evidence:
     def __init__(self, rows: Rows, training: list[int]) -> None:
         self._hints = rows.hints
         self._training = np.array(training, np.int64)
-        self._metrics_by_row = _metrics_by_row(rows)
+        self._metrics_by_row = metrics_by_row(rows)
         self._training_metrics = {metric for number in training for metric in self._metrics_by_row[number]}
         self._positions = {_position(rows.hints[number]) for number in training}
         tag_counts = Counter(rows.hints[number].tag for number in training)
@@ -91,9 +91,16 @@ class _Evidence:
         return not any(metric.startswith(_ESSENTIAL_METRICS) for metric in metrics - self._training_metrics)
 
     def _repeats_training(self, number: int) -> bool:
-        """Return whether a row of the training close by has the same step and one of the same metrics."""
+        """Return whether a row of the training close by has the same step and one of the same metrics.
+
+        Without steps, the rows of the training before and after it have.
+        """
         position, metrics = _position(self._hints[number]), self._metrics_by_row[number]
-        return position != _NO_POSITION and any(
+        if position == _NO_POSITION:
+            index = int(np.searchsorted(self._training, number))
+            neighbours = self._training[max(0, index - 1) : index + 1].tolist()
+            return all(not metrics.isdisjoint(self._metrics_by_row[neighbour]) for neighbour in neighbours)
+        return any(
             _position(self._hints[neighbour]) == position
             and not metrics.isdisjoint(self._metrics_by_row[neighbour])
             for neighbour in self._neighbours(number)
@@ -138,7 +145,7 @@ def _regular_steps(steps: Iterable[int]) -> tuple[int, int]:
     return int(unique_steps[0]), distance if is_regular else 1
 
 
-def _metrics_by_row(rows: Rows) -> list[frozenset[str]]:
+def metrics_by_row(rows: Rows) -> list[frozenset[str]]:
     """Return the metrics of each row; rows with the same metrics share a set."""
     sets: dict[tuple[str, ...], frozenset[str]] = {}
     names_by_row: list[tuple[str, ...]] = [()] * len(rows)
