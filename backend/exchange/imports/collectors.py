@@ -1,5 +1,7 @@
 """Undo what log collectors add to each printed line: a time, a process or a container, or JSON around it."""
 
+import csv
+import io
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,12 +9,14 @@ from typing import IO, Any
 
 import orjson
 
-from backend.exchange.imports.lines import document
+from backend.exchange.imports.lines import MAX_DOCUMENT_BYTES, document
 from backend.exchange.imports.table import BadLog
 
 MAX_LINE_BYTES = 1 << 20
 """Maximum length of a line that is unwrapped; longer lines are kept."""
 HEAD_BYTES = 65_536
+DOCKER_BYTES = 16_000
+"""Length from which Docker splits a line."""
 MIN_LINES = 8
 MAX_LINES = 400
 """Numbers of lines that are looked at, which must nearly all be wrapped in the same way."""
@@ -45,7 +49,11 @@ _LOGGER_KEYS = {
 """Attributes of a record of Python's logging and of structlog."""
 _KEYS_BY_TEXT = {
     "data": {"stream_name", "time"},
-    "log": {"stream", "time", "attrs"},
+    "log": {
+        "@timestamp", "_p", "attrs", "container_id", "container_name", "date", "docker", "host", "kubernetes",
+        "logtag", "source", "stream", "tag", "time",
+    },
+    "text": {"record"},
     "message": {"ingestionTime", "logStreamName", "eventId"} | _LOGGER_KEYS,
     "event": _LOGGER_KEYS,
     "textPayload": {
@@ -54,13 +62,22 @@ _KEYS_BY_TEXT = {
     },
     "line": {"date", "fields", "id", "labels", "timestamp"},
 }  # fmt: skip
-"""Other keys of a line's object by the key of its text: in Kaggle, in Docker, in CloudWatch and
-python-json-logger, in structlog, in Google Cloud, and in Grafana.
+"""Other keys of a line's object by the key of its text: in Kaggle, in Docker and Fluent Bit, in
+loguru, in CloudWatch and python-json-logger, in structlog, in Google Cloud, and in Grafana.
 """
 _ENTRIES = re.compile(
     rb'\s*(?:\{\s*"events"\s*:\s*)?\[\s*\{.*?"(?:textPayload|jsonPayload|line|message)"\s*:', re.DOTALL
 )
 """Pattern of the start of a document with a list of entries, as Google Cloud, AWS and Grafana export it."""
+
+_TEXT_COLUMNS = {"@message", "content", "line", "log", "message", "msg", "textpayload"}
+_TIME_COLUMNS = ("timestamp", "@timestamp", "time", "date")
+_ENTRY_COLUMNS = {
+    *_TIME_COLUMNS, "@log", "@logstream", "container", "host", "id", "ingestiontime", "insertid", "labels",
+    "level", "logname", "logstreamname", "name", "pod", "receivetimestamp", "service", "severity", "stream",
+    "tsns",
+}  # fmt: skip
+"""Columns of an exported table of entries: that of the texts, and others."""
 
 Unwrap = Callable[[bytes], bytes]
 
@@ -71,7 +88,32 @@ def unwrapped_lines(file: IO[bytes]) -> Iterator[bytes] | None:
     head = file.read(HEAD_BYTES)
     if unwrap := _find_wrapper(head):
         return _unwrap_lines(file, unwrap)
-    return _unwrap_document(file) if _ENTRIES.match(head) else None
+    if _ENTRIES.match(head):
+        return _unwrap_document(file)
+    # a table of entries, such as an export of Grafana, CloudWatch or Datadog
+    header = head.partition(b"\n")[0].decode("utf-8-sig", errors="replace")
+    names = {name.strip(' "\r').lower() for name in header.split(",")}
+    if len(names & _TEXT_COLUMNS) == 1 and names - _TEXT_COLUMNS and names <= _TEXT_COLUMNS | _ENTRY_COLUMNS:
+        return _unwrap_csv(file)
+    return None
+
+
+def _unwrap_csv(file: IO[bytes]) -> Iterator[bytes] | None:
+    """Return the texts of a table of entries as lines in the order of their times."""
+    if file.seek(0, io.SEEK_END) > MAX_DOCUMENT_BYTES:
+        return None
+    file.seek(0)
+    rows = csv.reader(line.decode("utf-8-sig", errors="replace") for line in file)
+    header = [name.strip().lower() for name in next(rows)]
+    column = next(number for number, name in enumerate(header) if name in _TEXT_COLUMNS)
+    time = next((number for number, name in enumerate(header) if name in _TIME_COLUMNS), None)
+    try:
+        entries = [row for row in rows if len(row) == len(header)]
+    except csv.Error:
+        return None
+    texts = [f"{row[column]}\n".encode(errors="replace") for row in entries]
+    is_newest_first = time is not None and bool(entries) and entries[0][time] > entries[-1][time]
+    return iter(texts[::-1] if is_newest_first else texts)
 
 
 def _unwrap_document(file: IO[bytes]) -> Iterator[bytes] | None:
@@ -146,5 +188,6 @@ def _text_of(row: Any) -> bytes | None:
         text = row.get(key)
         is_alone = len(row) == 1 and key != "message"
         if isinstance(text, str) and row.keys() - {key} <= other_keys and not is_alone:
-            return text.encode(errors="replace") + (b"" if key in {"data", "log"} else b"\n")
+            is_continued = key == "data" or len(text) >= DOCKER_BYTES or text.endswith("\n")
+            return text.encode(errors="replace") + (b"" if is_continued else b"\n")
     return None

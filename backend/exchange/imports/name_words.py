@@ -31,8 +31,8 @@ HELD_OUT_WORDS = _words("eval evals evaluation val valid validation test dev hel
 
 _LENGTH = _words("length lengths len")
 _COMPLETION = _words(
-    "response responses completion completions output outputs generation generated gen answer token tokens "
-    "seq sequence"
+    "response responses resp completion completions output outputs generation generated gen answer token "
+    "tokens seq sequence"
 )
 
 
@@ -53,22 +53,23 @@ class Quantity(NamedTuple):
 _QUANTITIES = (
     Quantity("eval/accuracy", (HELD_OUT_WORDS, _RIGHT[0]), _RIGHT[1] | _RATE),
     Quantity("eval/accuracy", (HELD_OUT_WORDS, _words("success solve pass"), _words("rate"))),
-    Quantity("reward/accuracy", (_RIGHT[0],), _RIGHT[1] | _RATE),
+    Quantity("reward/accuracy", (_RIGHT[0],), _RIGHT[1] | _RATE | _words("verifiable")),
     Quantity("reward/accuracy", (_words("success solve pass"), _words("rate"))),
-    Quantity("reward/mean", (_words("reward rewards score scores"),)),
+    Quantity("reward/mean", (_words("reward rewards rew score scores"),)),
     Quantity("reward/std", (_words("reward rewards"), _words("std"))),
     Quantity("eval/length_mean", (HELD_OUT_WORDS, _LENGTH), _COMPLETION),
     Quantity("length/mean", (_LENGTH,), _COMPLETION),
+    Quantity("length/mean", (_words("mean avg average"), _words("generated completion"), _words("tokens"))),
     Quantity(
         "length/truncated_frac", (_words("truncated truncation"),), _RATE | _words("completions responses")
     ),
     Quantity("policy/entropy", (_words("entropy"),), _words("token tokens")),
-    Quantity("kl/k3", (_words("kl"),), _words("div divergence ref reference to from vs base k3")),
+    Quantity("kl/k3", (_words("kl kls"),), _words("div divergence ref reference to from vs base k3")),
     Quantity("optim/grad_norm", (_words("grad gradient gradients"), _words("norm")), _words("global l2")),
     Quantity("optim/lr", (_words("lr"),)),
     Quantity("optim/lr", (_words("learning"), _words("rate"))),
-    Quantity("loss/policy", (_words("policy actor pg"), _words("loss"))),
-    Quantity("loss/total", (_words("loss"),), _words("grpo rl")),
+    Quantity("loss/policy", (_words("policy actor act pg"), _words("loss losses"))),
+    Quantity("loss/total", (_words("loss losses"),), _words("grpo rl ppo")),
 )
 
 _MISMATCH = Quantity(

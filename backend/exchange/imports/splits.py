@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ _HELD_OUT_NAME_PATTERN = re.compile(
 """Pattern of the start of an evaluation's metric, such as `val/accuracy`, unlike `value_loss`."""
 
 
+_PASS_RATE_PATTERN = re.compile(r"pass@\d{1,5}", re.IGNORECASE)
+
+
 def is_split_name(name: str) -> bool:
     """Return whether a column with this name may mark the rows of an evaluation."""
     return name.lower() in SPLITS
@@ -36,6 +39,11 @@ def is_held_out_name(name: str) -> bool:
 def are_held_out_names(names: Iterable[str]) -> bool:
     """Return whether all names of a row say that they are of an evaluation."""
     return all(is_held_out_name(name) or name == "epoch" for name in names)
+
+
+def are_pass_rates(names: Sequence[str]) -> bool:
+    """Return whether the names of a row are pass@1, pass@2 and so on, which only evaluations measure."""
+    return len(names) > 1 and all(_PASS_RATE_PATTERN.fullmatch(name) for name in names)
 
 
 def is_of_training_or_evaluation(name: str) -> bool:

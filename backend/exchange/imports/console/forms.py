@@ -40,6 +40,9 @@ _EPOCH_PATTERN = re.compile(
     r"(?:\s{0,2}[\[(](\d{1,10})/(\d{1,10})[\])])?",
     re.IGNORECASE,
 )
+_EPOCH_HEADING_PATTERN = re.compile(
+    r"[\W_]{0,40}epoch\W{0,3}\d{1,7}(?:\s?/\s?\d{1,7})?[\W_]{0,40}", re.IGNORECASE
+)
 _BAR_PATTERN = re.compile(r"(\d{1,10})(?:/(\d{1,10})|it) \[")
 _BAR_START_PATTERN = re.compile(r"\d{1,3}%\||\d{1,10}it \[")
 """Pattern of the start of a progress bar with or without a total, after its description."""
@@ -190,6 +193,11 @@ def without_logger(text: str) -> str:
     """Return a line without the time, level and name that a logger prints before it."""
     match = _LOGGER_PATTERN.match(text)
     return text[match.end() :] if match else text
+
+
+def is_epoch_heading(text: str) -> bool:
+    """Return whether a line says only which epoch begins, such as `=== Epoch 2/3 ===`."""
+    return _EPOCH_HEADING_PATTERN.fullmatch(text) is not None
 
 
 def has_bar(text: str) -> bool:

@@ -7,17 +7,18 @@ from typing import NamedTuple
 from backend.exchange.imports.console.forms import NUMBER, bar_texts
 from backend.exchange.imports.console.rows import TRAINING
 from backend.exchange.imports.names import is_known
+from backend.exchange.imports.table import number_in
 
 MAX_LABELS = 20
 """Maximum number of labels of evaluations in a line."""
 
 _PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
-    rf"((?:{NUMBER})\s?%?)(?:\s?(?!(?i:e?val|valid|test|train)\b)[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
+    rf"(\d{{1,9}}/[1-9]\d{{0,9}}|(?:{NUMBER})\s?%?)(?:\s?(?!(?i:e?val|valid|test|train)\b)[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
 )
 _SPACED_PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
-    rf"((?:{NUMBER})\s?%?)s?(?=$|[\s,;|±])"
+    rf"(\d{{1,9}}/[1-9]\d{{0,9}}|(?:{NUMBER})\s?%?)s?(?=$|[\s,;|±])"
 )
 _NUMBER_BEFORE_PATTERN = re.compile(
     r"(?:^|(?<=\s)|(?<=\])|(?<=[A-Za-z_]:))[#\[(]?\s?(\d{1,8})\s{0,2}[\])]?\s{0,2}[:|.,-]?\s{1,4}(?=[A-Za-z])"
@@ -57,7 +58,8 @@ only count if a line has labels of both kinds.
 """
 _END_OF_LABEL_PATTERN = re.compile(r"[|;)\]]")
 _STEP_PATTERN = re.compile(
-    r"(?<![A-Za-z_])(?:global[ _]?step|train(?:ing)?[ _]step|step|iter(?:ation)?|it|epoch|update)\s?\d",
+    r"(?<![A-Za-z_])(?:global[ _]?step|train(?:ing)?[ _]step|step|iter(?:ation)?|it|epoch|update)"
+    r"\s{0,10}\d{1,10}(?:\s?/\s{0,8}\d{1,10})?(?![\d.])",
     re.IGNORECASE,
 )
 _SEPARATOR_PATTERN = re.compile(r"[|;]|[,:]\s|\s-\s")
@@ -141,15 +143,18 @@ def _pairs(text: str) -> list[_Pair]:
         else:
             words, _, name = name.rpartition(" ")
         is_place_in_code = match[2] == ":" and text[: match.start()].endswith(":") and match[3].isdecimal()
-        if name.lower() not in _NON_METRIC_NAMES and not name.endswith(".py") and not is_place_in_code:
+        is_share = "/" in match[3] and number_in(name, match[3]) is None
+        is_metric = name.lower() not in _NON_METRIC_NAMES and not name.endswith(".py") and not is_share
+        if is_metric and not is_place_in_code:
             is_value = " " not in words and text[: match.start()].endswith("=")  # of `dataset=test`
             is_held_out = words.rpartition(" ")[2].lower() in _HELD_OUT_WORDS and not is_value
             number = match[3].replace(",", "")
             line_pairs.append(_Pair(match.end(1) - len(name), name, number, is_held_out))
     if line_pairs:
-        return line_pairs
+        remaining_text = _PAIR_PATTERN.sub(lambda match: " " * len(match[0]), text)
+        return line_pairs + [pair for pair in _spaced_pairs(remaining_text) if is_known(pair.name)]
     step = _STEP_PATTERN.search(text)
-    return _spaced_pairs(text) or (_spaced_pairs(text, step.start()) if step else [])
+    return max(_spaced_pairs(text), _spaced_pairs(text, step.end()) if step else [], key=len)
 
 
 def _without_sentence(name: str) -> str:
@@ -164,7 +169,8 @@ def _spaced_pairs(text: str, start: int = 0) -> list[_Pair]:
     Text before the offset `start` is left out, such as the prefix of a logger.
     """
     line_pairs: list[_Pair] = []
-    for pattern in (_ERROR_PATTERN, _COUNTER_PATTERN):
+    line = text
+    for pattern in (_ERROR_PATTERN, _COUNTER_PATTERN, _STEP_PATTERN):
         text = pattern.sub(lambda match: " " * len(match[0]), text)
     separators = [match.span() for match in _SEPARATOR_PATTERN.finditer(text, start)]
     starts, ends = [start, *(end for _, end in separators)], [*(start for start, _ in separators), len(text)]
@@ -174,12 +180,12 @@ def _spaced_pairs(text: str, start: int = 0) -> list[_Pair]:
             line_pairs += [
                 _Pair(match.start(1), match[1], match[2].replace(",", ""))
                 for match in segment_pairs
-                if match[1].lower() not in _NON_METRIC_NAMES
+                if match[1].lower() not in _NON_METRIC_NAMES and number_in(match[1], match[2]) is not None
             ]
     if len(line_pairs) > 1 or (line_pairs and is_known(line_pairs[0].name)):
         return line_pairs
     return [
-        _Pair(match.start(), match[1], match[2].replace(",", "")) for match in _AT_STEP_PATTERN.finditer(text)
+        _Pair(match.start(), match[1], match[2].replace(",", "")) for match in _AT_STEP_PATTERN.finditer(line)
     ]
 
 

@@ -28,6 +28,7 @@ from backend.exchange.imports.console.forms import (
     bar_texts,
     find_position,
     has_bar,
+    is_epoch_heading,
     may_name_step,
     split_after_bar,
     verl_cells,
@@ -43,7 +44,15 @@ from backend.exchange.imports.console.pairs import (
     numbered_pairs,
     pairs_by_split,
 )
-from backend.exchange.imports.console.rows import NO_STEP, TRAINING, Rows, StepHint, find_step, with_steps
+from backend.exchange.imports.console.rows import (
+    NO_STEP,
+    TRAINING,
+    Rows,
+    StepHint,
+    find_number,
+    find_step,
+    with_steps,
+)
 from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
 from backend.exchange.imports.console.tables import Tables
 from backend.exchange.imports.console.terminal import read_segments, without_writer
@@ -55,6 +64,7 @@ from backend.exchange.imports.names import is_known, metric_of_name
 from backend.exchange.imports.runs import split_table
 from backend.exchange.imports.splits import (
     are_held_out_names,
+    are_pass_rates,
     is_held_out_name,
 )
 from backend.exchange.imports.table import BadLog, as_number, flatten_cells, number_in
@@ -129,6 +139,8 @@ class ConsoleText:
         """Pairs of the last progress bar that became a row."""
         self._heading = TrainingPosition(None)
         self._heading_line = 0
+        self._epoch: float | None = None
+        """Epoch in the last heading that named only an epoch."""
         self._section: Tag | None = None
         """Label of the evaluation in the last heading, if it announced one."""
         self._section_step: int | None = None
@@ -291,9 +303,10 @@ class ConsoleText:
         if step == NO_STEP and line - self._heading_line <= 2:
             step = heading_step
         epoch = as_number(value_by_name.get("epoch"))
+        number_before = find_number(text_before)
         hint = StepHint(
             step,
-            heading_step,
+            heading_step if number_before is None else number_before,
             epoch=float("nan") if epoch is None else epoch,
             bars=self._counters(),
             counter=counter,
@@ -451,7 +464,8 @@ class ConsoleText:
         return hint if tag is None else hint._replace(tag=tag.word, suite=tag.suite)
 
     def _add_pairs(self, form: str, line: int, cells: list[tuple[str, str]], hint: StepHint) -> None:
-        is_eval = hint.is_eval or are_held_out_names([name for name, _ in cells])
+        names = [name for name, _ in cells]
+        is_eval = hint.is_eval or are_held_out_names(names) or are_pass_rates(names)
         self.forms[form].add(line, cells, hint._replace(is_eval=is_eval))
 
     def _take_total(self, text: str, number: int) -> None:
@@ -464,7 +478,8 @@ class ConsoleText:
         cells, held_out_cells, is_labelled = pairs_by_split(text)
         if cells or held_out_cells:
             step = position.step if position.step is not None else NO_STEP
-            epoch = float("nan") if position.epoch is None else position.epoch
+            epoch = self._epoch if position.epoch is None else position.epoch
+            epoch = float("nan") if epoch is None else epoch
             total = position.total or 0
             hint = StepHint(step, epoch=epoch, total=total, word=position.word, writer=writer)
             hint = self._with_tag(hint, line, text)
@@ -476,11 +491,16 @@ class ConsoleText:
                 self._add_pairs(PAIRS, line, held_out_cells, hint._replace(tag=INLINE))
             return PAIRS
         if position.step is None:
+            if is_epoch_heading(text):
+                self._epoch = position.epoch
             return ""
+        is_evaluation = "eval" in text.lower()
+        if position.total is None and self._heading.total is not None and not is_evaluation:
+            return ""  # `Step 1: add the numbers` in a completion below `Iteration 7/1000`
         self._end_list()
         self._heading, self._heading_line = position, line
         self._section, self._section_step = tag_of_heading(text), position.step
-        if "eval" in text.lower():
+        if is_evaluation:
             self._evaluated_step = position.step
         return LISTS
 

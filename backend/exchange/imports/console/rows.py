@@ -19,6 +19,7 @@ _BEFORE = re.compile(
     r"\s{0,2}[:=#]?\s{0,2}(\d{1,10})(?:\s?/\s?\d{1,10})?\W{0,4}(?:\w{1,20}\W{0,3})?$",
     re.IGNORECASE,
 )
+_NUMBER_BEFORE = re.compile(r"\s{0,9}[\[(#]?\s?(\d{1,9})\s?[\])]?\s?[:|-]?\s{0,9}$")
 _COUNTERS = (
     "global_step", "train/global_step", "training/global_step", "trainer/global_step",
     "global_step/max_steps", "system/step", "step", "_step", "training_step", "train_step", "global_steps",
@@ -159,3 +160,9 @@ def find_step(value_by_name: dict[str, Any], text_before: str) -> tuple[int, str
         if number is not None and number.is_integer() and 0 <= number < 2**31:
             return int(number), name.partition("/")[0] if "/" in name else ""
     return NO_STEP, ""
+
+
+def find_number(text_before: str) -> int | None:
+    """Return the number before an object, as in `[10] {'reward': 0.5}`, which may be its step."""
+    match = _NUMBER_BEFORE.match(text_before) if len(text_before) < 40 else None
+    return int(match[1]) if match else None
