@@ -79,7 +79,7 @@ _ADVANTAGE = (*_REWARD, "objective.advantage")
 
 # fmt: off
 _CATALOG = (
-    _metric("eval/accuracy", "fraction", "Share of held-out prompts solved; training never sees them.", better="up", aliases="eval_success_rate eval/success_rate val/accuracy_reward val/success_rate eval_acc val-core/acc/mean@1 eval_accuracy eval/acc val_accuracy val_acc test_accuracy test_acc validation_accuracy validation/accuracy val/accuracy val/acc eval/all/avg_score val_correct/all/mean eval_mean_accuracy heldout_accuracy held_out_accuracy test/env/all/correct"),
+    _metric("eval/accuracy", "fraction", "Share of held-out prompts solved; training never sees them.", better="up", aliases="eval_success_rate eval/success_rate val/accuracy_reward eval/accuracy_reward val/success_rate eval_acc val-core/acc/mean@1 eval_accuracy eval/acc val_accuracy val_acc test_accuracy test_acc validation_accuracy validation/accuracy val/accuracy val/acc eval/all/avg_score val_correct/all/mean eval_mean_accuracy heldout_accuracy held_out_accuracy test/env/all/correct"),
     _metric("eval/length_mean", "tokens", "Mean length of held-out completions.", aliases="eval_completions/mean_length eval/completions/mean_length eval_completion_length eval/completion_length validation/avg_length"),
     _metric("eval/truncated_frac", "fraction", "Share of held-out completions truncated at the cap.", (0, 0.3), "down", aliases="eval_completions/clipped_ratio eval/completions/clipped_ratio"),
     _metric("eval/effort_auc", "fraction", "Area under the held-out pass rate over the share of the thinking (0 to 100 %) before the answer is forced: high where little thinking is needed."),
@@ -162,7 +162,7 @@ _CATALOG = (
     _metric("mismatch/masked_frac", "fraction", "Share of tokens whose correction weight was truncated or masked."),
     _metric("mismatch/ess", "fraction", "Effective sample size of the correction weights.", (0.5, 1), aliases="rollout_corr/rollout_is_eff_sample_size"),
     _metric("mismatch/chi2", "1", "Chi-square of learner against sampler.", aliases="rollout_corr/chi2_token"),
-    _metric("critic/loss", "1", "Half the critic's mean squared error, in units of reward squared.", better="down", aliases="critic/vf_loss value_loss critic_loss", scale=_REWARD),
+    _metric("critic/loss", "1", "Half the critic's mean squared error, in units of reward squared.", better="down", aliases="critic/vf_loss value_loss critic_loss cri_loss", scale=_REWARD),
     _metric("critic/explained_variance", "fraction", "Share of the returns' variance that the critic predicts at the step's start. 0 is as good as their mean; below 0 is worse.", (0, 1), "up", aliases="critic/vf_explained_var"),
     _metric("critic/clip_frac", "fraction", "Share of tokens whose value estimate moved beyond the value clip.", (0, 0.3), aliases="critic/vf_clipfrac val/clipfrac_avg"),
     _metric("critic/lambda_mean", "1", "Mean lambda of the advantages, if it depends on the length."),

@@ -8,6 +8,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from backend.exchange.imports.console.languages import in_english
+
 Words = frozenset[str]
 
 
@@ -53,9 +55,10 @@ class Quantity(NamedTuple):
 _QUANTITIES = (
     Quantity("eval/accuracy", (HELD_OUT_WORDS, _RIGHT[0]), _RIGHT[1] | _RATE),
     Quantity("eval/accuracy", (HELD_OUT_WORDS, _words("success solve pass"), _words("rate"))),
-    Quantity("reward/accuracy", (_RIGHT[0],), _RIGHT[1] | _RATE | _words("verifiable")),
+    Quantity("reward/accuracy", (_RIGHT[0],), _RIGHT[1] | _RATE | _words("verifiable objective")),
     Quantity("reward/accuracy", (_words("success solve pass"), _words("rate"))),
     Quantity("reward/mean", (_words("reward rewards rew score scores"),)),
+    Quantity("reward/mean", (_words("mean avg average"), _words("r"))),
     Quantity("reward/std", (_words("reward rewards"), _words("std"))),
     Quantity("eval/length_mean", (HELD_OUT_WORDS, _LENGTH), _COMPLETION),
     Quantity("length/mean", (_LENGTH,), _COMPLETION),
@@ -67,7 +70,7 @@ _QUANTITIES = (
     Quantity("kl/k3", (_words("kl kls"),), _words("div divergence ref reference to from vs base k3")),
     Quantity("optim/grad_norm", (_words("grad gradient gradients"), _words("norm")), _words("global l2")),
     Quantity("optim/lr", (_words("lr"),)),
-    Quantity("optim/lr", (_words("learning"), _words("rate"))),
+    Quantity("optim/lr", (_words("learning"), _words("rate")), _words("optim optimizer metrics")),
     Quantity("loss/policy", (_words("policy actor act pg"), _words("loss losses"))),
     Quantity("loss/total", (_words("loss losses"),), _words("grpo rl ppo")),
 )
@@ -92,4 +95,4 @@ def metric_by_words(column: str) -> str | None:
 
 
 def _split_words(name: str) -> Words:
-    return Words(_BETWEEN_WORDS.split(_HUMP.sub("_", name).lower())) - {""}
+    return Words(_BETWEEN_WORDS.split(_HUMP.sub("_", in_english(name)).lower())) - {""}

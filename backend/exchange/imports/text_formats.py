@@ -37,6 +37,9 @@ MAX_LONG_COLUMNS = 12
 _METRIC_NAME_COLUMNS = ("key", "metric", "metric_name", "metricname", "tag", "name")
 """Columns for the name of a metric, in tables with one value per row."""
 _METRIC_VALUE_COLUMNS = ("value", "metric_value", "metricvalue")
+_STEP_KEY_PATTERN = re.compile(
+    r"(?:(?:global_)?step|iter|iteration|round|epoch)?[ _-]?(\d{1,9})", re.IGNORECASE
+)
 _DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
 _PRINTED_TEXT_PATTERN = re.compile(r"[={}]|: \S|[A-Za-z] [-+]?\d+\.\d")
 """Matches characters of printed lines that column names do not contain."""
@@ -314,16 +317,41 @@ def _parse_single_document(file: IO[bytes]) -> list[Any] | None:
     parsed_document = document(file)
     if not isinstance(parsed_document, dict):
         return None
+    if rows_by_step := _rows_by_step(parsed_document):
+        return rows_by_step
     parsed_document = _columns_of_pandas(parsed_document)
     lists = {name: value for name, value in parsed_document.items() if isinstance(value, list) and value}
     rows = [value for value in lists.values() if _is_list_of_rows(value)]
     if rows:
         return max(rows, key=len)
-    length = max(map(len, lists.values()), default=0)
-    columns = {name: value for name, value in lists.items() if len(value) == length > 1}
-    if any(map(is_known, columns)):
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    for part in (
+        parsed_document,
+        *parsed_document.values(),
+    ):  # such as {"config": .., "history": {"loss": [..]}}
+        if isinstance(part, dict) and (rows_of_columns := _rows_of_columns(part)):
+            return rows_of_columns
     return [parsed_document] if is_line else _find_inner_rows(parsed_document)
+
+
+def _rows_of_columns(columns: dict[str, Any]) -> list[Any]:
+    """Return the rows of the longest lists of a document, if they are columns of metrics."""
+    lists = {name: value for name, value in columns.items() if isinstance(value, list) and value}
+    length = max(map(len, lists.values()), default=0)
+    longest = {name: value for name, value in lists.items() if len(value) == length > 1}
+    if not any(map(is_known, longest)):
+        return []
+    return [dict(zip(longest, row, strict=True)) for row in zip(*longest.values(), strict=True)]
+
+
+def _rows_by_step(parsed_document: dict[str, Any]) -> list[Any]:
+    """Return the rows of `{"0": {"loss": 0.1}, "1": ...}` or of `{"step_1": ...}`, with their steps."""
+    matches = [_STEP_KEY_PATTERN.fullmatch(key) for key in parsed_document]
+    rows = list(parsed_document.values())
+    if len(rows) < 2 or not all(matches) or not all(isinstance(row, dict) for row in rows):
+        return []
+    if not any(is_known(name) for name, _ in flatten_cells(rows[0])):
+        return []
+    return [{"step": int(match[1])} | row for match, row in zip(matches, rows, strict=True) if match]
 
 
 def _find_inner_rows(parsed_document: dict[str, Any]) -> list[Any]:

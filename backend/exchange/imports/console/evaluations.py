@@ -58,9 +58,9 @@ _LABEL_PATTERN = re.compile(
     re.IGNORECASE,
 )
 _START_PATTERN = re.compile(
-    rf"(?P<word>{_HELD_OUT})(?:\s(?:results?|metrics?|set|run))?"
+    rf"(?:final\s)?(?P<word>{_HELD_OUT})(?:\s(?:results?|metrics?|set|run))?(?:\son\s[\w ./@-]{{1,40}})?"
     rf"\s{{0,9}}(?:[|:]|-\s|\s\w{{1,40}}\s?="
-    rf"|(?:(?:at|after|for|on|@)\s)?(?:the\s)?(?:train(?:ing)?\s)?(?:global[ _])?{_STEP}\b|@\s?\d)",
+    rf"|[(\[]?(?:(?:at|after|for|on|@)\s)?(?:the\s)?(?:train(?:ing)?\s)?(?:global[ _])?{_STEP}\b|@\s?\d)",
     re.IGNORECASE,
 )
 _RESULTS_PATTERN = re.compile(
@@ -130,6 +130,8 @@ def is_heading(text: str) -> bool:
         return False
     bare_text, words = text.strip(), _words(text)
     is_marked = bare_text.endswith(":") or words.isupper() or not (bare_text[:1] + bare_text[-1:]).isalnum()
+    if bare_text.endswith(":") and tag_of_heading(text) is not None:
+        return True
     return is_marked and 0 < len(words.split()) <= 4 and not any(map(str.isdigit, words))
 
 

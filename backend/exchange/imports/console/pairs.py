@@ -20,6 +20,8 @@ _SPACED_PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
     rf"(\d{{1,9}}/[1-9]\d{{0,9}}|(?:{NUMBER})\s?%?)s?(?=$|[\s,;|±])"
 )
+_SPACED_VALUE_PATTERN = re.compile(r"[\w./@-] {1,12}[-+]?[\d.n]|\d\s?[:=]")
+"""Pattern of a number after a space, without which a text has no pairs of that kind."""
 _NUMBER_BEFORE_PATTERN = re.compile(
     r"(?:^|(?<=\s)|(?<=\])|(?<=[A-Za-z_]:))[#\[(]?\s?(\d{1,8})\s{0,2}[\])]?\s{0,2}[:|.,-]?\s{1,4}(?=[A-Za-z])"
 )
@@ -150,11 +152,14 @@ def _pairs(text: str) -> list[_Pair]:
             is_held_out = words.rpartition(" ")[2].lower() in _HELD_OUT_WORDS and not is_value
             number = match[3].replace(",", "")
             line_pairs.append(_Pair(match.end(1) - len(name), name, number, is_held_out))
-    if line_pairs:
-        remaining_text = _PAIR_PATTERN.sub(lambda match: " " * len(match[0]), text)
-        return line_pairs + [pair for pair in _spaced_pairs(remaining_text) if is_known(pair.name)]
+    other_text = _PAIR_PATTERN.sub(lambda match: " " * len(match[0]), text)
+    if _SPACED_VALUE_PATTERN.search(other_text) is None:
+        return line_pairs
     step = _STEP_PATTERN.search(text)
-    return max(_spaced_pairs(text), _spaced_pairs(text, step.end()) if step else [], key=len)
+    other_pairs = max(
+        _spaced_pairs(other_text), _spaced_pairs(other_text, step.end()) if step else [], key=len
+    )
+    return line_pairs + [pair for pair in other_pairs if is_known(pair.name) or not line_pairs]
 
 
 def _without_sentence(name: str) -> str:

@@ -35,6 +35,7 @@ from backend.exchange.imports.console.forms import (
     without_logger,
     without_types,
 )
+from backend.exchange.imports.console.languages import in_english
 from backend.exchange.imports.console.literals import Incomplete, read_object
 from backend.exchange.imports.console.open_object import NoObject, OpenObject
 from backend.exchange.imports.console.pairs import (
@@ -204,7 +205,8 @@ class ConsoleText:
         if counter is None:
             return
         text = text[-MAX_LINE_CHARACTERS:]
-        bar = _Bar(line, text, *counter, find_position(bar_texts(text)[0]).epoch)
+        epoch = find_position(bar_texts(text)[0]).epoch if "poch" in text else None
+        bar = _Bar(line, text, *counter, epoch)
         if self._bar is not None and (self._bar.step, self._bar.epoch) != (bar.step, bar.epoch):
             self._end_bar()
         self._bar = bar
@@ -353,7 +355,7 @@ class ConsoleText:
     def _take_line(self, line: int, text: str, writer: str) -> str:
         if self.tables.take_line(line, text):
             return TABLE
-        text = without_types(text)
+        text = in_english(without_types(text))
         self._take_box(line, text)
         if " = " in text and (total := _TOTALS.search(text)):
             self._take_total(text, int(total[1].replace(",", "")))
@@ -410,12 +412,13 @@ class ConsoleText:
         if not is_below_evaluation and len(cells) > 1 and any(is_known(name) for name, _ in cells):
             self._add_pairs(BARE_PAIRS, line, cells, StepHint(writer=writer))
             return BARE_PAIRS
+        may_be_evaluation = self._section is not None or may_have_tag(text)
+        if may_be_evaluation and (form := self._take_evaluation(line, text, cells, writer)):
+            return form
         if not cells and (row := numbered_pairs(text)):
             hint = self._with_tag(StepHint(heading=row.number, word=NUMBER, writer=writer), line, text)
             self._add_pairs(NUMBERED_PAIRS, line, row.pairs, hint)
             return NUMBERED_PAIRS
-        if self._section is not None or may_have_tag(text):
-            return self._take_evaluation(line, text, cells, writer)
         return ""
 
     def _with_parents(self, yaml: re.Match[str], cells: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -93,7 +93,8 @@ def _over_epochs(hints: Sequence[StepHint], steps: Ints) -> Ints:
     is_restart = np.diff(numbers) <= 0
     if not is_next.any() or not is_restart[is_next].all():
         return steps
-    length = max((hint.total for hint in hints), default=0) or int(numbers.max())
+    is_from_zero = int(numbers.min()) == 0
+    length = max((hint.total for hint in hints), default=0) or int(numbers.max()) + is_from_zero
     continuous_steps = steps.copy()
     continuous_steps[is_numbered] += (epochs - epochs.min()).astype(np.int64) * length
     return continuous_steps

@@ -20,6 +20,9 @@ RESULT, EPOCH, NUMBER = "result", "epoch", "number"
 _WORDS = ("step", "iteration", "episode", "update", "rollout", "batch", "count")
 """Words before the number of a step; the first whose numbers rise counts the steps."""
 
+MAX_SHARE_OF_EVALUATIONS = 0.5
+"""Maximum number of accuracies without a step, as a share of the steps, for them to be evaluations."""
+
 
 def resolve_rows_within_steps(rows: Rows) -> None:
     """Give rows within a step its number, and mark those that are to be left out."""
@@ -39,11 +42,14 @@ def resolve_rows_within_steps(rows: Rows) -> None:
         if word in words and _rises(rows, numbers) and rows.hints[numbers[-1]].step <= last_step:
             continue  # another name of the step
         is_before = numbers[0] < step_rows[0]
+        is_rare = word == RESULT and len(numbers) <= MAX_SHARE_OF_EVALUATIONS * len(step_rows)
         for number in numbers:
             index = bisect_left(step_rows, number)
             index = min(index, len(step_rows) - 1) if is_before else max(index - 1, 0)
-            hint = rows.hints[number]
-            rows.hints[number] = _within(hint, rows.hints[step_rows[index]])
+            hint = _within(rows.hints[number], rows.hints[step_rows[index]])
+            if is_rare and metrics[number] == {"reward/accuracy"}:
+                hint = hint._replace(is_eval=True)
+            rows.hints[number] = hint
             if not hint.is_eval and metrics[number] <= metrics_of_steps:
                 rows.left_out.append(number)
 
