@@ -9,7 +9,7 @@ from typing import IO, NamedTuple
 from backend.exchange.imports import leveldb_log, tfrecord
 from backend.exchange.imports.archive import read_archive, read_gzip
 from backend.exchange.imports.collectors import HEAD_BYTES, unwrapped_lines
-from backend.exchange.imports.console.read import read_console
+from backend.exchange.imports.console.trainings import read_console
 from backend.exchange.imports.databases import read_database
 from backend.exchange.imports.dumps import is_dump, read_dump, read_torch_dump, split_of_file
 from backend.exchange.imports.guess import step_candidates

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from backend.exchange.imports.console.languages import in_english
+from backend.exchange.imports.languages import in_english
 
 Words = frozenset[str]
 

@@ -10,9 +10,10 @@ from backend.config.metrics import ALIASES, LOGGER_PREFIXES
 from backend.exchange.imports.charts import chart_columns, from_charts
 from backend.exchange.imports.console.evaluations import tag_of_labels
 from backend.exchange.imports.console.forms import is_rule
-from backend.exchange.imports.console.read import OBJECTS, ConsoleText, logs_of_text
+from backend.exchange.imports.console.read import OBJECTS, ConsoleText
 from backend.exchange.imports.console.rows import NO_STEP, Rows, StepHint
 from backend.exchange.imports.console.terminal import read_segments
+from backend.exchange.imports.console.trainings import logs_of_text
 from backend.exchange.imports.console.trust import move_evaluations, resolve_tags
 from backend.exchange.imports.guess import is_step_name, read_steps, step_candidates
 from backend.exchange.imports.lines import MAX_LINE_BYTES, BrokenDocument, document, parse, text_lines

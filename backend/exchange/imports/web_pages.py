@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
-from backend.exchange.imports.console.read import ConsoleText, logs_of_text
+from backend.exchange.imports.console.read import ConsoleText
 from backend.exchange.imports.console.terminal import pieces_of_text
+from backend.exchange.imports.console.trainings import logs_of_text
 from backend.exchange.imports.lines import document
 from backend.exchange.imports.log import Log
 from backend.exchange.imports.log_file import LogFile

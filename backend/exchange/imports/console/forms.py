@@ -1,4 +1,4 @@
-"""Forms of printed text: lines of verl, table cells, progress bars, and mentions of a step."""
+"""Forms of printed text: lines of verl, table cells, and mentions of a step."""
 
 import re
 from collections.abc import Iterator
@@ -43,19 +43,11 @@ _EPOCH_PATTERN = re.compile(
 _EPOCH_HEADING_PATTERN = re.compile(
     r"[\W_]{0,40}epoch\W{0,3}\d{1,7}(?:\s?/\s?\d{1,7})?[\W_]{0,40}", re.IGNORECASE
 )
-_BAR_PATTERN = re.compile(r"(\d{1,10})(?:/(\d{1,10})|it) \[")
-_BAR_START_PATTERN = re.compile(r"\d{1,3}%\||\d{1,10}it \[")
-"""Pattern of the start of a progress bar with or without a total, after its description."""
-BAR_VALUE_PATTERN = re.compile(r"=|[A-Za-z](?:: ?| )-?\d{0,9}\.\d")
-"""Pattern of a metric in the description or in the brackets of a progress bar."""
 _SCALAR_PATTERN = re.compile(
     rf"\b(?:torch\.|np\.|numpy\.)?(?:tensor|float\d{{2}}|int\d{{2}}|[Aa]rray)\((?:\[({NUMBER})\]|({NUMBER}))"
     r"(?:, [^()]{0,200})?\)"
 )
 """Pattern of a number that PyTorch, NumPy, JAX or MLX prints with its type."""
-_WHOLE_BAR_PATTERN = re.compile(
-    r"(?:%\|[^|]{0,300}\|\s{0,9}\d{1,10}/\d{1,10}|\d{1,10}it) \[[^\[\]]{0,2000}\]"
-)
 VERL_PATTERN = re.compile(r"(?:^|[\s)])step:\s?(\d{1,10}) - (?=\S+:)")
 VERL_CONTINUATION_PATTERN = re.compile(
     r"^\s*- [\w./@-]+:[-\d.n]| - [A-Za-z_][\w./@-]*:[-\d.n]\S* - [A-Za-z_][\w./@-]*:[-\d.n]"
@@ -198,29 +190,3 @@ def without_logger(text: str) -> str:
 def is_epoch_heading(text: str) -> bool:
     """Return whether a line says only which epoch begins, such as `=== Epoch 2/3 ===`."""
     return _EPOCH_HEADING_PATTERN.fullmatch(text) is not None
-
-
-def has_bar(text: str) -> bool:
-    """Return whether a text contains a progress bar, with or without a total."""
-    return "%|" in text or ("it [" in text and _BAR_START_PATTERN.search(text) is not None)
-
-
-def bar_texts(text: str) -> tuple[str, str]:
-    """Return the description before the last progress bar of a text, and the brackets after its counter."""
-    starts = [match.start() for match in _BAR_START_PATTERN.finditer(text)] or [0]
-    end_of_previous = text.rfind("]", 0, starts[-1]) + 1 if len(starts) > 1 else 0
-    return text[end_of_previous : starts[-1]].rstrip(": "), text[text.rfind("[") :]
-
-
-def bar_counter(text: str) -> tuple[int, int] | None:
-    """Return (count, total) of the last progress bar in a text, or None."""
-    counters = _BAR_PATTERN.findall(text[-2_000:])
-    return (int(counters[-1][0]), int(counters[-1][1] or 0)) if counters else None
-
-
-def split_after_bar(text: str) -> tuple[str, str]:
-    """Return the progress bars of a text, and what was printed after the last one without a line break."""
-    if text.endswith("]"):
-        return text, ""
-    end = max((match.end() for match in _WHOLE_BAR_PATTERN.finditer(text)), default=len(text))
-    return text[:end], text[end:].strip()

@@ -4,7 +4,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from backend.exchange.imports.console.forms import NUMBER, bar_texts
+from backend.exchange.imports.console.forms import NUMBER
 from backend.exchange.imports.console.rows import TRAINING
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.table import number_in
@@ -192,11 +192,6 @@ def _spaced_pairs(text: str, start: int = 0) -> list[_Pair]:
     return [
         _Pair(match.start(), match[1], match[2].replace(",", "")) for match in _AT_STEP_PATTERN.finditer(line)
     ]
-
-
-def bar_pairs(text: str) -> list[tuple[str, str]]:
-    """Return the pairs of a progress bar: `reward 0.5:  33%|###  | 3/9 [00:12<01:02, 3.1s/it, kl=0.1]`."""
-    return [pair for bar_text in bar_texts(text) for pair in pairs(bar_text)]
 
 
 class NumberedPairs(NamedTuple):

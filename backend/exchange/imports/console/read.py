@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from backend.exchange.imports.console.bars import ProgressBars, has_bar, split_after_bar
 from backend.exchange.imports.console.boxes import Box, is_bottom, is_top
 from backend.exchange.imports.console.evaluations import (
     Tag,
@@ -19,27 +18,20 @@ from backend.exchange.imports.console.evaluations import (
     tag_of_labels,
 )
 from backend.exchange.imports.console.forms import (
-    BAR_VALUE_PATTERN,
     MAX_LINE_CHARACTERS,
     VERL_CONTINUATION_PATTERN,
     VERL_PATTERN,
     TrainingPosition,
-    bar_counter,
-    bar_texts,
     find_position,
-    has_bar,
     is_epoch_heading,
     may_name_step,
-    split_after_bar,
     verl_cells,
     without_logger,
     without_types,
 )
-from backend.exchange.imports.console.languages import in_english
 from backend.exchange.imports.console.literals import Incomplete, read_object
 from backend.exchange.imports.console.open_object import NoObject, OpenObject
 from backend.exchange.imports.console.pairs import (
-    bar_pairs,
     evaluation_cells,
     lone_pairs,
     numbered_pairs,
@@ -52,28 +44,20 @@ from backend.exchange.imports.console.rows import (
     StepHint,
     find_number,
     find_step,
-    with_steps,
 )
-from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
 from backend.exchange.imports.console.tables import Tables
-from backend.exchange.imports.console.terminal import read_segments, without_writer
-from backend.exchange.imports.console.trust import move_evaluations, resolve_tags
-from backend.exchange.imports.console.within_steps import NUMBER, RESULT, resolve_rows_within_steps
-from backend.exchange.imports.log import Log, LogMetadata
-from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.console.terminal import without_writer
+from backend.exchange.imports.console.within_steps import NUMBERED, RESULT
+from backend.exchange.imports.languages import in_english
+from backend.exchange.imports.log import LogMetadata
 from backend.exchange.imports.names import is_known, metric_of_name
-from backend.exchange.imports.runs import split_table
 from backend.exchange.imports.splits import (
     are_held_out_names,
     are_pass_rates,
     is_held_out_name,
 )
-from backend.exchange.imports.table import BadLog, as_number, flatten_cells, number_in
+from backend.exchange.imports.table import as_number, flatten_cells, number_in
 
-MIN_ROWS = 3
-"""Minimum number of rows for unknown names to be accepted as metrics."""
-MAX_KEPT_BARS = 24
-"""Number of progress bars that are remembered until a line with metrics."""
 MIN_SPARE_LINES, SPARE_LINES_PER_LINE = 2_000, 1
 """Number of lines that may be read again because they are no object, in all and for each line of the log."""
 MAX_CHARACTERS_BEFORE = 300
@@ -81,15 +65,10 @@ MAX_CHARACTERS_BEFORE = 300
 OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE = "objects", "verl", "pairs", "lists", "table"
 BARS, NUMBERED_PAIRS, BARE_PAIRS = "progress bars", "pairs with a number", "pairs without steps"
 RESULTS = "results without steps"
-ORIGINS = dict.fromkeys(
-    (OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, NUMBERED_PAIRS, BARE_PAIRS), "text"
-) | {VERL_LINES: "verl"}
-STRAY, WITHIN_STEP = -1, -2
-"""Numbers of rows that belong to no training."""
+"""Rewards and accuracies on lines of their own, which are added to the pairs."""
+FORMS = (OBJECTS, VERL_LINES, PAIRS, LISTS, TABLE, BARS, NUMBERED_PAIRS, BARE_PAIRS, RESULTS)
 INLINE = "inline"
 """Label of a row whose pairs are all called those of an evaluation."""
-WEIGHT_BY_FORM = {BARS: 0.1, NUMBERED_PAIRS: 0.2, BARE_PAIRS: 0.1}
-"""Weight of the values of forms that often repeat other forms; 1 for all others."""
 
 _BARE_OBJECT = re.compile(r"""\s{0,9}(['"])[\w./()@ -]{1,80}\1: ?[^{]{1,8000}$""")
 """Pattern of an object that was copied without its braces."""
@@ -97,7 +76,7 @@ _BRACE = re.compile(r"\{\s*(?:['\"]|$)")
 _TOTALS = re.compile(r"(?:Total optimization steps|Num [Ee]pochs) = ([\d,]{1,12})")
 _MAY_BE_PAIRS = re.compile(r"=-?[\d.n].*=|: ?-?[\d.n].*: ?-?[\d.n]")
 """Pattern of two named numbers, which a line without a step must contain to be a row."""
-_LONE_PAIR_PATTERN = re.compile(r"\s{0,8}[^:=]{3,80}[:=]\s{0,4}[-+]?[\d.][\d.e%+-]{0,20}\s*$")
+_LONE_PAIR_PATTERN = re.compile(r"\s{0,8}[^:=]{3,80}[:=]\s{0,4}[-+]?[\d.][\d.e%/+-]{0,20}\s*$")
 _YAML_PATTERN = re.compile(r"(?P<indentation> *)(?P<name>[A-Za-z_][\w./@-]{0,79}):(?P<is_parent>\s*$)?")
 _GENERAL_PARENTS = {"metrics", "train", "training", "results", "stats", "summary"}
 """Keys whose metrics are those of the training."""
@@ -113,31 +92,18 @@ class _VerlLine(NamedTuple):
     """Text after the step."""
 
 
-class _Bar(NamedTuple):
-    line: int
-    text: str
-    step: int
-    total: int
-    epoch: float | None
-    """Epoch in the description before the bar."""
-
-
 class ConsoleText:
     """Rows of metrics of each form that a text may have; the best form is used at the end."""
 
     def __init__(self, max_values: int) -> None:
-        self.forms = {form: Rows(max_values) for form in (*ORIGINS, RESULTS)}
+        self.forms = {form: Rows(max_values) for form in FORMS}
         self.tables = Tables(self.forms[TABLE])
         self.metadata = LogMetadata()
         self.total: int | None = None
         self.epochs: float | None = None
         self.lines = 0
         """Number of lines that are not progress bars."""
-        self._bars: deque[str] = deque(maxlen=MAX_KEPT_BARS)
-        self._bar: _Bar | None = None
-        """The newest progress bar with metrics; the last one per step becomes a row."""
-        self._bar_cells: list[tuple[str, str]] = []
-        """Pairs of the last progress bar that became a row."""
+        self._bars = ProgressBars(self.forms[BARS])
         self._heading = TrainingPosition(None)
         self._heading_line = 0
         self._epoch: float | None = None
@@ -174,7 +140,7 @@ class ConsoleText:
             self._read_line(line, text)
             self._read_again()
         self._end_list()
-        self._end_bar()
+        self._bars.end()
         self._end_verl()
 
     def end(self) -> None:
@@ -187,9 +153,7 @@ class ConsoleText:
     def _read_line(self, line: int, text: str, *, may_open: bool = True) -> None:
         if "{" not in text and has_bar(text):
             bar, text = split_after_bar(text)
-            self._bars.append(bar)
-            if BAR_VALUE_PATTERN.search(bar):
-                self._take_bar(line, bar)
+            self._bars.take(line, bar)
             if not text:
                 return
         self.lines += 1
@@ -199,28 +163,6 @@ class ConsoleText:
     def _read_again(self) -> None:
         while self._unread:
             self._read_line(*self._unread.popleft())
-
-    def _take_bar(self, line: int, text: str) -> None:
-        counter = bar_counter(text)
-        if counter is None:
-            return
-        text = text[-MAX_LINE_CHARACTERS:]
-        epoch = find_position(bar_texts(text)[0]).epoch if "poch" in text else None
-        bar = _Bar(line, text, *counter, epoch)
-        if self._bar is not None and (self._bar.step, self._bar.epoch) != (bar.step, bar.epoch):
-            self._end_bar()
-        self._bar = bar
-
-    def _end_bar(self) -> None:
-        if self._bar is not None:
-            line, text, step, total, epoch = self._bar
-            cells = bar_pairs(without_types(text))
-            is_repetition = step == total and cells == self._bar_cells  # the bar that tqdm leaves at the end
-            self._bar_cells = cells
-            if cells and not is_repetition:
-                epoch = float("nan") if epoch is None else epoch
-                self.forms[BARS].add(line, cells, StepHint(step, total=total, epoch=epoch))
-        self._bar = None
 
     def _take(self, line: int, text: str, *, may_open: bool) -> str:
         """Return the form of a line; empty if it has no metrics."""
@@ -280,12 +222,12 @@ class ConsoleText:
             match = _BRACE.search(text, end)
             offset = match.start() if match else -1
         if has_object and "%|" in text[end_of_previous:]:
-            self._bars.append(text[end_of_previous:])
+            self._bars.keep(text[end_of_previous:])
         return has_object
 
     def _add_object(self, line: int, document: dict[str, Any], text_before: str, writer: str) -> bool:
         if "%|" in text_before:
-            self._bars.append(text_before)
+            self._bars.keep(text_before)
         if _SUMMARY in document:
             self._add_summary(document)
             return True
@@ -310,7 +252,7 @@ class ConsoleText:
             step,
             heading_step if number_before is None else number_before,
             epoch=float("nan") if epoch is None else epoch,
-            bars=self._counters(),
+            bars=self._bars.counters(),
             counter=counter,
             writer=writer,
             is_eval=are_held_out_names(value_by_name) or counter == "eval",
@@ -326,13 +268,6 @@ class ConsoleText:
         if (epochs := as_number(document.get("epoch"))) and self.epochs is None:
             self.epochs = epochs
         self.forms[OBJECTS].end_training()
-
-    def _counters(self) -> tuple[tuple[int, int], ...]:
-        newest: dict[int, int] = {}
-        for text in reversed(self._bars):
-            if (counter := bar_counter(text)) is not None:
-                newest.setdefault(counter[1], counter[0])
-        return tuple((count, total) for total, count in newest.items())
 
     # ------------------------------------------------------------ lines
 
@@ -416,7 +351,7 @@ class ConsoleText:
         if may_be_evaluation and (form := self._take_evaluation(line, text, cells, writer)):
             return form
         if not cells and (row := numbered_pairs(text)):
-            hint = self._with_tag(StepHint(heading=row.number, word=NUMBER, writer=writer), line, text)
+            hint = self._with_tag(StepHint(heading=row.number, word=NUMBERED, writer=writer), line, text)
             self._add_pairs(NUMBERED_PAIRS, line, row.pairs, hint)
             return NUMBERED_PAIRS
         return ""
@@ -534,95 +469,3 @@ def _is_result(cell: tuple[str, str]) -> bool:
 
 
 _metric_of = lru_cache(maxsize=4_096)(metric_of_name)
-
-
-def read_console(file: LogFile) -> list[Log]:
-    """Return a log for each training in the text; raise BadLog if there are no metrics."""
-    text = ConsoleText(file.max_values)
-    text.read(read_segments(file.content))
-    return logs_of_text(text)
-
-
-def logs_of_text(text: ConsoleText) -> list[Log]:
-    """Return a log for each training in a text that was read; raise BadLog if there are no metrics."""
-    text.end()
-    results = text.forms.pop(RESULTS)
-    form, rows = max(
-        text.forms.items(),
-        key=lambda item: (
-            item[1].known_values * WEIGHT_BY_FORM.get(item[0], 1.0),
-            item[1].table.points,
-            len(item[1]),
-        ),
-    )
-    if not len(rows) or (not rows.known_values and len(rows) < MIN_ROWS):
-        raise BadLog(
-            "has no metrics: no line such as `{'loss': 0.1}`, `step:12 - actor/entropy:0.3` or "
-            "`step=12 reward=0.3`, and no table of steps"
-        )
-    if form == NUMBERED_PAIRS and len(text.forms[PAIRS]) >= MIN_ROWS and not rows.have_rising_headings:
-        form, numbered_rows, rows = PAIRS, rows, text.forms[PAIRS]
-        rows.insert(numbered_rows)
-    if form == PAIRS and len(results):
-        rows.insert(results)
-    return _trainings(text, form, rows)
-
-
-def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
-    resolve_tags(rows)
-    resolve_rows_within_steps(rows)
-    training_of_row = _training_numbers(rows)
-    count = int(training_of_row.max()) + 1
-    logs = []
-    for number, table in enumerate(split_table(rows.table, training_of_row, count, set())):
-        training_rows = Rows.of_table(table)
-        training_rows.hints = [
-            hint
-            for hint, training_number in zip(rows.hints, training_of_row, strict=True)
-            if training_number == number
-        ]
-        steps, note = steps_of_rows(training_rows, text.total, text.epochs)
-        with_steps(table, steps, "step")
-        move_evaluations(table, training_rows.hints)
-        table.reorder(order_of_rows(training_rows.hints, steps))
-        facts = LogMetadata(
-            name=f"training {number + 1}" if count > 1 else "", config=dict(text.metadata.config)
-        )
-        facts.notes += [note] if note else []
-        logs.append(Log(table, facts, origin=_origin(form, table.columns), step="step"))
-    if (other_lines := text.lines - rows.lines) > 0:
-        subject = (
-            "1 other line of output was"
-            if other_lines == 1
-            else f"{other_lines:,} other lines of output were"
-        )
-        logs[0].metadata.notes.append(f"{subject} passed over.")
-    if rows.left_out:
-        count = len(rows.left_out)
-        subject = "1 row within a step is" if count == 1 else f"{count:,} rows within a step are"
-        logs[0].metadata.notes.append(f"{subject} left out: the lines of the steps have the same metrics.")
-    if strays := int((training_of_row == STRAY).sum()):
-        subject = (
-            "1 row was left out: it looks" if strays == 1 else f"{strays:,} rows were left out: they look"
-        )
-        logs[0].metadata.notes.append(
-            f"{subject} like a printed config or an object in a completion, not like metrics."
-        )
-    logs[0].table.bad = rows.table.bad
-    return logs
-
-
-def _origin(form: str, columns: Any) -> str:
-    is_trl = form in {OBJECTS, TABLE} and ("completions/mean_length" in columns or "reward_std" in columns)
-    return "trl" if is_trl else ORIGINS[form]
-
-
-def _training_numbers(rows: Rows) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the index of the training that each row belongs to, from 0; STRAY or WITHIN_STEP for others."""
-    numbers = np.zeros(len(rows), np.int64)
-    for end in rows.ends:
-        if 0 < end < len(rows) and any(not hint.is_eval for hint in rows.hints[end:]):
-            numbers[end:] += 1
-    numbers[rows.strays()] = STRAY
-    numbers[rows.left_out] = WITHIN_STEP
-    return numbers

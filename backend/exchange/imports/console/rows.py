@@ -85,6 +85,7 @@ class Rows:
         """Insert the rows of another form by their lines."""
         self.table.append(rows.table)
         self.hints += rows.hints
+        self.lines += len(rows)
         order = np.argsort(np.asarray(self.table.lines, np.int64), kind="stable")
         self.table.reorder(order)
         self.hints = [self.hints[number] for number in order.tolist()]
@@ -138,7 +139,8 @@ class Rows:
         # half of the names suffice beside rows with an epoch; otherwise most of them are needed
         is_foreign = 2 * foreign_counts >= counts if have_most_epochs else 2 * foreign_counts > counts
         is_repetition = have_most_epochs & (usual_counts == counts) & (2 * usual_counts < len(usual_metrics))
-        is_odd = ~is_shared | ((is_foreign | is_repetition) & ~is_placed)
+        is_result = is_metric & np.array([hint.is_eval for hint in self.hints])
+        is_odd = (~is_shared & ~is_result) | ((is_foreign | is_repetition) & ~is_placed)
         return np.flatnonzero(~(is_metric | is_placed) | (is_odd & ~has_step & is_shared.any()))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from backend.exchange.imports.console.rows import Rows, StepHint
 from backend.exchange.imports.console.trust import metrics_by_row
 
-RESULT, EPOCH, NUMBER = "result", "epoch", "number"
+RESULT, EPOCH, NUMBERED = "result", "epoch", "numbered"
 """Words of rows that name no step, of which the last begin with a number."""
 _WORDS = ("step", "iteration", "episode", "update", "rollout", "batch", "count")
 """Words before the number of a step; the first whose numbers rise counts the steps."""
@@ -29,7 +29,7 @@ def resolve_rows_within_steps(rows: Rows) -> None:
     numbers_by_word: dict[str, list[int]] = {}
     for number, hint in enumerate(rows.hints):
         numbers_by_word.setdefault(hint.word, []).append(number)
-    if numbers_by_word.keys() <= {"", EPOCH, RESULT, NUMBER} or len(numbers_by_word) == 1:
+    if numbers_by_word.keys() <= {"", EPOCH, RESULT, NUMBERED} or len(numbers_by_word) == 1:
         return
     words = [word for word in _WORDS if word in numbers_by_word]
     step_word = next((word for word in words if _rises(rows, numbers_by_word[word])), words[0])

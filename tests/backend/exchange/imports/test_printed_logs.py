@@ -248,6 +248,97 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "",
     ),
+    "updates within a step": (
+        "".join(
+            f"step {n}: reward={n / 10}\n  epoch 1: loss=0.1\n  update 1 | loss 0.3\n" for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "completions within a step": (
+        "".join(
+            f"Rollout 1/2: reward=1.0\nRollout 2/2: reward=0\nStep {n}: reward={n / 10}, loss=0.1\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "6 rows within a step were left out",
+    ),
+    "updates with numbers of their own": (
+        "".join(
+            f"returns of step {n}: 20.5\n0: reward= {n / 10}, kl= 0.1\n0: reward= {n / 10}, kl= 0.2\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "batches of an iteration": (
+        "".join(f"iter {e}, batch {n}: mean score: {e}.{n}\n" for e in (0, 1) for n in (0, 1, 2)),
+        {0: 0, 1: 0.1, 2: 0.2, 3: 1, 4: 1.1, 5: 1.2},
+        "",
+    ),
+    "two counts in brackets": (
+        "".join(f"[{e}/2][{n}/3] reward: {e}.{n}\n" for e in (1, 2) for n in TENTHS_BY_STEP),
+        {1: 1.1, 2: 1.2, 3: 1.3, 4: 2.1, 5: 2.2, 6: 2.3},
+        "",
+    ),
+    "epochs in headings": (
+        "".join(
+            f"=== Epoch {e}/2 ===\n"
+            + "".join(f"  Step {n}: reward={e}.{n}, loss=0.1\n" for n in TENTHS_BY_STEP)
+            for e in (1, 2)
+        ),
+        {1: 1.1, 2: 1.2, 3: 1.3, 4: 2.1, 5: 2.2, 6: 2.3},
+        "",
+    ),
+    "steps of a completion below a heading": (
+        "".join(
+            f"Iteration {n}/9\nFirst, Step 1: 2 + 2 = 4\nMETRICS: {{'reward': {n / 10}, 'kl': 0.1}}\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "Megatron-LM": (
+        "".join(
+            f" [2026-03-12 10:22:11] iteration {n:8}/     500 | time (ms): 12.6 | reward: {n / 10:.2E} |\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "loguru": (
+        "".join(
+            f"2026-03-12 10:22:1{n}.123 | INFO     | __main__:main:512 - metrics: {{'step': {n}, "
+            f"'reward': {n / 10}}}\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a heading and its list after a logger": (
+        "".join(
+            f"2026-03-12 10:22:10 | INFO | trainer | Iteration {n}/40\n"
+            f"2026-03-12 10:22:11 | INFO | trainer | reward: {n / 10}, loss: 0.1\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "words without signs": (
+        "".join(f"[train] step    {n}/50 mean_reward {n / 10}  groups=3/8\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "numbers before objects": (
+        "".join(f"[{n}] {{'reward': {n / 10}, 'loss': 0.1}}\n" for n in (10, 20, 30)),
+        {10: 1, 20: 2, 30: 3},
+        "",
+    ),
+    "Chinese": (
+        "".join(f"第{n}步，奖励：{n / 10}，损失：0.1，平均长度：99\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "the reward on the line after": (
         "".join(f"step {n}: loss=0.1 kl=0.1\nAverage Reward: {n / 10}\n" for n in TENTHS_BY_STEP),
         TENTHS_BY_STEP,
@@ -498,6 +589,8 @@ LOG_COLLECTORS = {
     "Docker": lambda n, line: json.dumps(
         {"log": line + "\n", "stream": "stdout", "time": f"2026-03-02T10:11:{n:02}Z"}
     ),
+    "Fluent Bit": lambda n, line: json.dumps({"date": n, "log": line, "kubernetes": {"pod_name": "a"}}),
+    "loguru": lambda _, line: json.dumps({"text": line + "\n", "record": {"level": {"no": 20}}}),
     "CloudWatch": lambda n, line: json.dumps({"timestamp": n, "message": line, "ingestionTime": n}),
     "structlog": lambda n, line: json.dumps({"event": line, "level": "info", "timestamp": f"2026-11-29T{n}"}),
     "python-json-logger": lambda _, line: json.dumps({"message": line, "threadName": "main", "lineno": 7}),
@@ -537,6 +630,13 @@ def test_a_document_with_a_list_of_entries_is_read_in_the_order_of_time(collecto
     entries = entries[::-1] if is_newest_first else entries
     [plan] = read(json.dumps({"events": entries} if collector == "aws logs" else entries, indent=2))
     assert curve(plan) == pytest.approx({step: step / 10 for step in range(1, 9)})
+
+
+def test_a_table_of_entries_is_read_in_the_order_of_time():
+    rows = [f'2026-03-12 10:22:1{n},"step {n}: reward=0.{n}, loss=0.1",abc' for n in range(1, 4)]
+    for lines in (rows, rows[::-1]):
+        [plan] = read("\n".join(["Time,Line,id", *lines]) + "\n")
+        assert curve(plan) == {1: 0.1, 2: 0.2, 3: 0.3}
 
 
 def test_objects_that_were_printed_to_google_cloud_are_rows():
@@ -621,6 +721,40 @@ def test_a_label_that_would_take_a_step_from_the_training_is_not_trusted(line):
 def test_a_label_that_would_take_a_metric_from_the_training_is_not_trusted(lines):
     [plan] = read("".join(lines.replace("{}", str(step)) for step in range(1, 9)))
     assert curve(plan) == dict.fromkeys(range(1, 9), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("heading", "step"), [("eval: ", 2), ("Evaluation:\n", 2), ("Final evaluation on GSM8K test:\n", 4)]
+)
+def test_an_evaluation_among_objects_without_steps_is_no_step(heading, step):
+    lines = [f"{{'reward': 0.{n}, 'loss': 0.1}}\n" for n in range(1, 5)]
+    lines.insert(step, heading + "{'accuracy': 0.33, 'reward': 0.9}\n")
+    [plan] = read("".join(lines))
+    assert curve(plan) == {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}
+    assert curve(plan, "eval/accuracy") == {step: 0.33}
+
+
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        "Step 2 | Pass@1: 0.25, Pass@2: 0.5\n",
+        "--- Evaluation (step 2) ---\nAccuracy : 25%\n",
+        "Validation @ 2: accuracy=0.25, n=9\n",
+        "Accuracy: 16/64\n",
+        "评估准确率: 0.25\n",
+    ],
+)
+def test_an_accuracy_beside_lines_of_the_training_is_of_an_evaluation(evaluation):
+    lines = [f"Step {n}/9 | Average reward: 0.{n} | kl: 0.1\n" for n in range(1, 5)]
+    [plan] = read("".join([*lines[:2], evaluation, *lines[2:]]))
+    assert curve(plan, "eval/accuracy") == {2: 0.25}
+    assert "reward/accuracy" not in plan.series
+
+
+@pytest.mark.parametrize("share", ["acc: 16/64", "acc=16/64 groups=3/8", "correct 16/64"])
+def test_a_share_of_right_answers_in_a_line_is_a_fraction(share):
+    [plan] = read("".join(f"step {n} | reward: 0.5 | {share}\n" for n in range(1, 4)))
+    assert curve(plan, "reward/accuracy") == {1: 0.25, 2: 0.25, 3: 0.25}
 
 
 def test_a_heading_between_rows_without_steps_takes_none_of_them():
