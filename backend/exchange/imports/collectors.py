@@ -104,13 +104,15 @@ def _unwrap_csv(file: IO[bytes]) -> Iterator[bytes] | None:
         return None
     file.seek(0)
     rows = csv.reader(line.decode("utf-8-sig", errors="replace") for line in file)
-    header = [name.strip().lower() for name in next(rows)]
-    column = next(number for number, name in enumerate(header) if name in _TEXT_COLUMNS)
-    time = next((number for number, name in enumerate(header) if name in _TIME_COLUMNS), None)
     try:
+        header = [name.strip().lower() for name in next(rows)]
         entries = [row for row in rows if len(row) == len(header)]
-    except csv.Error:
+    except (csv.Error, StopIteration):
         return None
+    column = next((number for number, name in enumerate(header) if name in _TEXT_COLUMNS), None)
+    if column is None:
+        return None
+    time = next((number for number, name in enumerate(header) if name in _TIME_COLUMNS), None)
     texts = [f"{row[column]}\n".encode(errors="replace") for row in entries]
     is_newest_first = time is not None and bool(entries) and entries[0][time] > entries[-1][time]
     return iter(texts[::-1] if is_newest_first else texts)
@@ -182,7 +184,10 @@ def _text_of(row: Any) -> bytes | None:
         return None
     if isinstance(payload := row.get("jsonPayload"), dict):  # an object that was printed to Google Cloud
         is_message = payload.keys() - _LOGGER_KEYS == {"message"}
-        text = payload["message"] if is_message else orjson.dumps(payload).decode()
+        try:
+            text = payload["message"] if is_message else orjson.dumps(payload).decode()
+        except TypeError:  # nested too deeply
+            return None
         row = {"textPayload": text} | {key: value for key, value in row.items() if key != "jsonPayload"}
     for key, other_keys in _KEYS_BY_TEXT.items():
         text = row.get(key)

@@ -350,7 +350,8 @@ def _rows_by_step(parsed_document: dict[str, Any]) -> list[Any]:
     rows = list(parsed_document.values())
     if len(rows) < 2 or not all(matches) or not all(isinstance(row, dict) for row in rows):
         return []
-    if not any(is_known(name) for name, _ in flatten_cells(rows[0])):
+    names = [name for name, _ in flatten_cells(rows[0])]
+    if any(map(is_step_name, names)) or not any(map(is_known, names)):
         return []
     return [{"step": int(match[1])} | row for match, row in zip(matches, rows, strict=True) if match]
 

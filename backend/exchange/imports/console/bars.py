@@ -9,7 +9,13 @@ import re
 from collections import deque
 from typing import NamedTuple
 
-from backend.exchange.imports.console.forms import MAX_LINE_CHARACTERS, find_position, without_types
+from backend.exchange.imports.console.forms import (
+    MAX_LINE_CHARACTERS,
+    TrainingPosition,
+    find_position,
+    may_name_step,
+    without_types,
+)
 from backend.exchange.imports.console.pairs import pairs
 from backend.exchange.imports.console.rows import Rows, StepHint
 
@@ -58,8 +64,10 @@ class ProgressBars:
         if counter is None:
             return
         text = text[-MAX_LINE_CHARACTERS:]
-        epoch = find_position(_description(text)).epoch if "poch" in text else None
-        bar = _Bar(line, text, *counter, math.nan if epoch is None else epoch)
+        description = _description(text)
+        position = find_position(description) if may_name_step(description) else TrainingPosition(None)
+        step, total = counter if position.step is None else (position.step, position.total or 0)
+        bar = _Bar(line, text, step, total, math.nan if position.epoch is None else position.epoch)
         if self._bar is not None and self._bar[2:] != bar[2:]:
             self.end()
         self._bar = bar

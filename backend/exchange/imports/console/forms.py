@@ -60,7 +60,8 @@ _REMARK_PATTERN = re.compile(
     rf"((?:(?:{NUMBER})(?:\s?/\s?\d{{1,10}})?|[A-Za-z]{{1,10}}[-_ ]?\d{{1,10}})\s?%?)\s*"
     r"(?:\+/-|[(\[*\u00b1\u2190\u2191\u2193\u2020\u2605\u2713\u2b50\U0001f3c6]).{0,60}"
 )
-_RULE_PATTERN = re.compile(r"^[\s|:+=\u2500-\u257f-]*[-=\u2500\u2501\u2550][\s|:+=\u2500-\u257f-]*$")
+_RULE_PATTERN = re.compile(r"[\s|:+=\u2500-\u257f-]+")
+_LINE_PATTERN = re.compile(r"[-=\u2500\u2501\u2550]")
 _BARS = str.maketrans("│┃║", "|||")
 
 
@@ -173,7 +174,9 @@ def without_remark(cell: str) -> str:
 
 def is_rule(text: str) -> bool:
     """Return whether a line only separates the header of a table from its rows."""
-    return len(text) <= MAX_LINE_CHARACTERS and _RULE_PATTERN.match(text) is not None
+    if len(text) > MAX_LINE_CHARACTERS or _RULE_PATTERN.fullmatch(text) is None:
+        return False
+    return _LINE_PATTERN.search(text) is not None
 
 
 def without_types(text: str) -> str:
@@ -185,6 +188,11 @@ def without_logger(text: str) -> str:
     """Return a line without the time, level and name that a logger prints before it."""
     match = _LOGGER_PATTERN.match(text)
     return text[match.end() :] if match else text
+
+
+def is_bare_position(text: str) -> bool:
+    """Return whether a line says only which step begins, such as `--- Step 5 ---`."""
+    return not any(map(str.isalnum, _STEP_PATTERN.sub("", text)))
 
 
 def is_epoch_heading(text: str) -> bool:

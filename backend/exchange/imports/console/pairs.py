@@ -9,18 +9,20 @@ from backend.exchange.imports.console.rows import TRAINING
 from backend.exchange.imports.names import is_known
 from backend.exchange.imports.table import number_in
 
+MAX_NAME_WORDS = 3
+"""Maximum number of words of a name before `=`."""
 MAX_LABELS = 20
 """Maximum number of labels of evaluations in a line."""
 
 _PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@()%-]{0,79}(?: [A-Za-z_/][\w./@()%-]{0,39}){0,4})\s{0,2}([:=])\s{0,12}"
-    rf"(\d{{1,9}}/[1-9]\d{{0,9}}|(?:{NUMBER})\s?%?)(?:\s?(?!(?i:e?val|valid|test|train)\b)[A-Za-z/]{{1,8}})?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
+    rf"(\d{{1,9}}/[1-9]\d{{0,9}}|(?:{NUMBER})\s?%?)(?:\s?(?!(?i:e?val|valid|test|train)\b)[A-Za-z/]{{1,8}}(?!\s{{0,3}}[:=]))?(?=$|[\s,;|\])}}>±]|\.(?:\s|$))"
 )
 _SPACED_PAIR_PATTERN = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,79}(?: [A-Za-z_][\w./@-]{0,39}){0,3}) {1,12}"
     rf"(\d{{1,9}}/[1-9]\d{{0,9}}|(?:{NUMBER})\s?%?)s?(?=$|[\s,;|±])"
 )
-_SPACED_VALUE_PATTERN = re.compile(r"[\w./@-] {1,12}[-+]?[\d.n]|\d\s?[:=]")
+_SPACED_VALUE_PATTERN = re.compile(r"[\w./@-] {1,12}[-+]?[\d.n]")
 """Pattern of a number after a space, without which a text has no pairs of that kind."""
 _NUMBER_BEFORE_PATTERN = re.compile(
     r"(?:^|(?<=\s)|(?<=\])|(?<=[A-Za-z_]:))[#\[(]?\s?(\d{1,8})\s{0,2}[\])]?\s{0,2}[:|.,-]?\s{1,4}(?=[A-Za-z])"
@@ -36,6 +38,11 @@ _ERROR_PATTERN = re.compile(
     r"|[\d.]{1,9}\s?(?:m?s|min|sec(?:onds)?))\s?\)"
 )
 """Pattern of an error, or an error or a time in parentheses, after a value."""
+_TIME_PATTERN = re.compile(
+    r"(?:\b(?:eta|elapsed|took|time)\s{1,4})?(?<![\w.])"
+    r"(?:\d{1,7}(?:\.\d{1,6})?\s?(?:ms|s|sec|min|h|it)(?:/\w{1,6})?(?!\w)|\d{1,3}:\d\d(?::\d\d)?(?![\w:]))",
+    re.IGNORECASE,
+)
 _PARENT_PATTERN = re.compile(
     r"(?<![\w/])(?:rewards?|returns?|advantages?|kl|entropy|lengths?): (?=(?:mean|avg|std|min|max)\b)",
     re.IGNORECASE,
@@ -143,7 +150,7 @@ def _pairs(text: str) -> list[_Pair]:
         if match[2] == ":":
             name = _without_sentence(name)
         else:
-            words, _, name = name.rpartition(" ")
+            words, name = _split_name(name)
         is_place_in_code = match[2] == ":" and text[: match.start()].endswith(":") and match[3].isdecimal()
         is_share = "/" in match[3] and number_in(name, match[3]) is None
         is_metric = name.lower() not in _NON_METRIC_NAMES and not name.endswith(".py") and not is_share
@@ -153,13 +160,28 @@ def _pairs(text: str) -> list[_Pair]:
             number = match[3].replace(",", "")
             line_pairs.append(_Pair(match.end(1) - len(name), name, number, is_held_out))
     other_text = _PAIR_PATTERN.sub(lambda match: " " * len(match[0]), text)
-    if _SPACED_VALUE_PATTERN.search(other_text) is None:
+    if line_pairs and _SPACED_VALUE_PATTERN.search(_STEP_PATTERN.sub("", other_text)) is None:
         return line_pairs
     step = _STEP_PATTERN.search(text)
     other_pairs = max(
         _spaced_pairs(other_text), _spaced_pairs(other_text, step.end()) if step else [], key=len
     )
     return line_pairs + [pair for pair in other_pairs if is_known(pair.name) or not line_pairs]
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    """Return the words before a name, and the name: the longest known one, or else the last word."""
+    words = text.split(" ")
+    starts = range(max(0, len(words) - MAX_NAME_WORDS), len(words) - 1)
+    start = next(
+        (
+            start
+            for start in starts
+            if words[start].lower() not in _HELD_OUT_WORDS and is_known(" ".join(words[start:]))
+        ),
+        len(words) - 1,
+    )
+    return " ".join(words[:start]), " ".join(words[start:])
 
 
 def _without_sentence(name: str) -> str:
@@ -175,7 +197,7 @@ def _spaced_pairs(text: str, start: int = 0) -> list[_Pair]:
     """
     line_pairs: list[_Pair] = []
     line = text
-    for pattern in (_ERROR_PATTERN, _COUNTER_PATTERN, _STEP_PATTERN):
+    for pattern in (_ERROR_PATTERN, _COUNTER_PATTERN, _STEP_PATTERN, _TIME_PATTERN):
         text = pattern.sub(lambda match: " " * len(match[0]), text)
     separators = [match.span() for match in _SEPARATOR_PATTERN.finditer(text, start)]
     starts, ends = [start, *(end for _, end in separators)], [*(start for start, _ in separators), len(text)]

@@ -23,6 +23,7 @@ from backend.exchange.imports.console.forms import (
     VERL_PATTERN,
     TrainingPosition,
     find_position,
+    is_bare_position,
     is_epoch_heading,
     may_name_step,
     verl_cells,
@@ -47,7 +48,7 @@ from backend.exchange.imports.console.rows import (
 )
 from backend.exchange.imports.console.tables import Tables
 from backend.exchange.imports.console.terminal import without_writer
-from backend.exchange.imports.console.within_steps import NUMBERED, RESULT
+from backend.exchange.imports.console.within_steps import NUMBERED, RESULT, WORDS_OF_STEP, WORDS_WITHIN_STEP
 from backend.exchange.imports.languages import in_english
 from backend.exchange.imports.log import LogMetadata
 from backend.exchange.imports.names import is_known, metric_of_name
@@ -88,8 +89,8 @@ _SUMMARY = "train_runtime"
 class _VerlLine(NamedTuple):
     line: int
     step: int
-    text: str
-    """Text after the step."""
+    texts: list[str]
+    """Text after the step, in pieces."""
 
 
 class ConsoleText:
@@ -274,17 +275,17 @@ class ConsoleText:
     def _take_verl(self, line: int, text: str) -> bool:
         match = VERL_PATTERN.search(text) if "step:" in text else None
         if match is None and self._verl is not None and VERL_CONTINUATION_PATTERN.search(text):
-            self._verl = self._verl._replace(text=self._verl.text + text)
+            self._verl.texts.append(text)
             return True
         self._end_verl()
         if match is not None:
-            self._verl = _VerlLine(line, int(match[1]), text[match.end() :])
+            self._verl = _VerlLine(line, int(match[1]), [text[match.end() :]])
         return match is not None
 
     def _end_verl(self) -> None:
         if self._verl is not None:
-            line, step, text = self._verl
-            self.forms[VERL_LINES].add(line, verl_cells(text), StepHint(step))
+            line, step, texts = self._verl
+            self.forms[VERL_LINES].add(line, verl_cells("".join(texts)), StepHint(step))
         self._verl = None
 
     def _take_line(self, line: int, text: str, writer: str) -> str:
@@ -338,8 +339,9 @@ class ConsoleText:
             self._list_names.update(name for name, _ in cells)
             self._list_lines += 1
             return LISTS
-        if cells and len(self.forms[PAIRS]) and are_held_out_names(name for name, _ in cells):
-            self._add_pairs(PAIRS, line, cells, StepHint(writer=writer))
+        if cells and len(self.forms[PAIRS]) and is_held_out_name(cells[0][0]):
+            is_label = " " in cells[0][0]  # `Eval accuracy: 0.3, reward: 0.2`
+            self._add_pairs(PAIRS, line, cells, StepHint(writer=writer, is_eval=is_label))
             return PAIRS
         is_below_evaluation = self._section is not None and len(self.forms[PAIRS])
         if not is_below_evaluation and cells and _is_result(cells[0]):
@@ -421,7 +423,7 @@ class ConsoleText:
             total = position.total or 0
             hint = StepHint(step, epoch=epoch, total=total, word=position.word, writer=writer)
             hint = self._with_tag(hint, line, text)
-            if self._list and all(map(_is_result, self._list)) and not len(self.forms[LISTS]):
+            if self._list and self._heading.step == position.epoch and all(map(_is_result, self._list)):
                 self._move_list_to_results()  # a reward between `Iteration 1` and `Iteration 1, Step 1`
             if cells:
                 self._add_pairs(PAIRS, line, cells, hint._replace(tag=TRAINING) if is_labelled else hint)
@@ -433,8 +435,13 @@ class ConsoleText:
                 self._epoch = position.epoch
             return ""
         is_evaluation = "eval" in text.lower()
-        if position.total is None and self._heading.total is not None and not is_evaluation:
-            return ""  # `Step 1: add the numbers` in a completion below `Iteration 7/1000`
+        if position.word != self._heading.word and not is_evaluation:
+            is_within = position.word in WORDS_WITHIN_STEP and self._heading.word in WORDS_OF_STEP
+            is_text = self._heading.total and position.total is None and not is_bare_position(text)
+            if is_within or is_text:
+                return (
+                    ""  # `Batch 1` or, in a completion, `Step 1: add the numbers`, below `Iteration 7/1000`
+                )
         self._end_list()
         self._heading, self._heading_line = position, line
         self._section, self._section_step = tag_of_heading(text), position.step

@@ -95,12 +95,6 @@ class Rows:
         self.ends.append(len(self))
 
     @property
-    def have_rising_headings(self) -> bool:
-        """Whether the headings of the rows rise, apart from a few resumes."""
-        headings = np.array([hint.heading for hint in self.hints])
-        return int((np.diff(headings) <= 0).sum()) <= len(headings) // 50
-
-    @property
     def known_values(self) -> int:
         """Number of values of metrics with known names, which indicate that these rows are metrics of the
         training.

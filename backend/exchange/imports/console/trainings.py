@@ -19,7 +19,7 @@ from backend.exchange.imports.console.rows import Rows, with_steps
 from backend.exchange.imports.console.steps import order_of_rows, steps_of_rows
 from backend.exchange.imports.console.terminal import read_segments
 from backend.exchange.imports.console.trust import move_evaluations, resolve_tags
-from backend.exchange.imports.console.within_steps import resolve_rows_within_steps
+from backend.exchange.imports.console.within_steps import resolve_rows_within_steps, rises
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
 from backend.exchange.imports.runs import split_table
@@ -50,7 +50,9 @@ def logs_of_text(text: ConsoleText) -> list[Log]:
             "has no metrics: no line such as `{'loss': 0.1}`, `step:12 - actor/entropy:0.3` or "
             "`step=12 reward=0.3`, and no table of steps"
         )
-    if form == NUMBERED_PAIRS and len(text.forms[PAIRS]) >= MIN_ROWS and not rows.have_rising_headings:
+    if form == NUMBERED_PAIRS and rises([hint.heading for hint in rows.hints]):
+        rows.hints = [hint._replace(step=hint.heading) for hint in rows.hints]
+    elif form == NUMBERED_PAIRS and len(text.forms[PAIRS]) >= MIN_ROWS:
         form, rows = PAIRS, text.forms[PAIRS]
         rows.insert(text.forms[NUMBERED_PAIRS])
     if form == PAIRS and len(text.forms[RESULTS]):
@@ -89,8 +91,10 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
         subject = _count(other_lines, "other line of output was", "other lines of output were")
         logs[0].metadata.notes.append(f"{subject} passed over.")
     if rows.left_out:
-        subject = _count(len(rows.left_out), "row within a step was", "rows within a step were")
-        logs[0].metadata.notes.append(f"{subject} left out: the lines of the steps have the same metrics.")
+        subject = _count(len(rows.left_out), "row without a step was", "rows without a step were")
+        logs[0].metadata.notes.append(
+            f"{subject} left out: rows of steps have their metrics, or too few steps have them."
+        )
     if strays := int((training_of_row == STRAY).sum()):
         subject = _count(strays, "row was left out: it looks", "rows were left out: they look")
         logs[0].metadata.notes.append(

@@ -4,61 +4,123 @@
       epoch 1: loss=0.1 kl=0.01                    Reward: 0.0
       epoch 2: loss=0.1 kl=0.02                    Step 5 | loss 0.1 | kl 0.01
 
-They get the step before them, or the one after them if the first of them precedes all steps. They are left
-out if the rows of the steps have the same metrics.
+They get the step before them, or the one after them if they precede the first step and none follows the last.
+Metrics that the rows of the steps have as well are left out.
 """
 
+from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 
-from backend.exchange.imports.console.rows import Rows, StepHint
+from backend.exchange.imports.console.rows import Rows
 from backend.exchange.imports.console.trust import metrics_by_row
+from backend.exchange.imports.names import metric_of_name
 
 RESULT, EPOCH, NUMBERED = "result", "epoch", "numbered"
 """Words of rows that name no step, of which the last begin with a number."""
-_WORDS = ("step", "iteration", "episode", "update", "rollout", "batch", "count")
+WORDS_OF_STEP, WORDS_WITHIN_STEP = ("step", "iteration"), ("update", "rollout", "batch")
+_WORDS = (*WORDS_OF_STEP, "episode", *WORDS_WITHIN_STEP, "count")
 """Words before the number of a step; the first whose numbers rise counts the steps."""
-
-MAX_SHARE_OF_EVALUATIONS = 0.5
-"""Maximum number of accuracies without a step, as a share of the steps, for them to be evaluations."""
+MIN_SHARE_OF_STEPS = 0.5
+"""Minimum share of the steps that results without a step must have if they are not regular."""
+_PARTS = ("train", "sample", "batch", "best")
+"""Words of names whose accuracies are not those of an evaluation."""
 
 
 def resolve_rows_within_steps(rows: Rows) -> None:
-    """Give rows within a step its number, and mark those that are to be left out."""
-    numbers_by_word: dict[str, list[int]] = {}
-    for number, hint in enumerate(rows.hints):
-        numbers_by_word.setdefault(hint.word, []).append(number)
-    if numbers_by_word.keys() <= {"", EPOCH, RESULT, NUMBERED} or len(numbers_by_word) == 1:
+    """Give rows within a step its number, and leave out what they repeat."""
+    words = {hint.word for hint in rows.hints}
+    if words <= {"", EPOCH, RESULT, NUMBERED} or len(words) == 1:
         return
-    words = [word for word in _WORDS if word in numbers_by_word]
-    step_word = next((word for word in words if _rises(rows, numbers_by_word[word])), words[0])
-    step_rows = numbers_by_word[step_word]
+    numbers_by_word = _group_rows(rows)
+    step_words = [word for word in _WORDS if word in numbers_by_word]
+    step_word = next((word for word in step_words if _rises(rows, numbers_by_word[word])), step_words[0])
+    step_rows = numbers_by_word.pop(step_word)
     last_step = max(rows.hints[number].step for number in step_rows)
-    metrics = metrics_by_row(rows)
-    metrics_of_steps = {metric for number in step_rows for metric in metrics[number]}
-    for word in numbers_by_word.keys() - {"", step_word}:
-        numbers = numbers_by_word[word]
-        if word in words and _rises(rows, numbers) and rows.hints[numbers[-1]].step <= last_step:
+    within: list[int] = []
+    for word, numbers in numbers_by_word.items():
+        if word in step_words and _rises(rows, numbers) and rows.hints[numbers[-1]].step <= last_step:
             continue  # another name of the step
-        is_before = numbers[0] < step_rows[0]
-        is_rare = word == RESULT and len(numbers) <= MAX_SHARE_OF_EVALUATIONS * len(step_rows)
-        for number in numbers:
-            index = bisect_left(step_rows, number)
-            index = min(index, len(step_rows) - 1) if is_before else max(index - 1, 0)
-            hint = _within(rows.hints[number], rows.hints[step_rows[index]])
-            if is_rare and metrics[number] == {"reward/accuracy"}:
-                hint = hint._replace(is_eval=True)
-            rows.hints[number] = hint
-            if not hint.is_eval and metrics[number] <= metrics_of_steps:
-                rows.left_out.append(number)
+        placed_rows = _place(rows, numbers, step_rows)
+        if word.startswith(RESULT):
+            _choose_results(rows, word, placed_rows, step_rows)
+        within += placed_rows
+    _leave_out_repetitions(rows, step_rows, [number for number in within if not rows.hints[number].is_eval])
 
 
-def _within(hint: StepHint, step_hint: StepHint) -> StepHint:
-    return hint._replace(step=step_hint.step, epoch=step_hint.epoch, total=step_hint.total)
+def rises(numbers: Sequence[int]) -> bool:
+    """Return whether numbers rise, apart from repetitions and a few resumes."""
+    return int((np.diff(numbers) < 0).sum()) <= 1 + len(numbers) // 20 and len(set(numbers)) > 1
 
 
 def _rises(rows: Rows, numbers: list[int]) -> bool:
-    """Return whether the numbers of rows rise, apart from a few resumes."""
-    steps = np.array([rows.hints[number].step for number in numbers])
-    return int((np.diff(steps) < 0).sum()) <= 1 + len(steps) // 20 and len(set(steps.tolist())) > 1
+    return rises([rows.hints[number].step for number in numbers])
+
+
+def _group_rows(rows: Rows) -> dict[str, list[int]]:
+    """Return the rows of each word, and of each name of a result."""
+    names_of_results: dict[int, str] = {}
+    for name, column in rows.table.columns.items():
+        for number in column.rows:
+            if rows.hints[number].word == RESULT:
+                names_of_results.setdefault(number, name)
+    numbers_by_word: dict[str, list[int]] = {}
+    for number, hint in enumerate(rows.hints):
+        word = f"{RESULT} {names_of_results.get(number, '')}" if hint.word == RESULT else hint.word
+        if word:
+            numbers_by_word.setdefault(word, []).append(number)
+    return numbers_by_word
+
+
+def _place(rows: Rows, numbers: list[int], step_rows: list[int]) -> list[int]:
+    """Give rows the step before or after them, and return those for which there is one."""
+    is_before = numbers[0] < step_rows[0] and numbers[-1] < step_rows[-1]
+    placed_rows = []
+    for number in numbers:
+        index = bisect_left(step_rows, number) - (not is_before)
+        if not 0 <= index < len(step_rows):
+            rows.left_out.append(number)
+            continue
+        hint = rows.hints[step_rows[index]]
+        rows.hints[number] = rows.hints[number]._replace(step=hint.step, epoch=hint.epoch, total=hint.total)
+        placed_rows.append(number)
+    return placed_rows
+
+
+def _choose_results(rows: Rows, word: str, numbers: list[int], step_rows: list[int]) -> None:
+    """Mark results of an evaluation, and leave out those that are neither of it nor of the training.
+
+    Results of most steps or of regular ones are of the training. Accuracies of few, regular steps are of an
+    evaluation. Others may be in a config or in a completion.
+    """
+    steps = sorted({rows.hints[number].step for number in numbers})
+    step_count = len({rows.hints[number].step for number in step_rows})
+    is_frequent = len(steps) >= MIN_SHARE_OF_STEPS * step_count
+    is_regular = len(steps) > 1 and len(set(np.diff(steps).tolist())) == 1
+    name = word.removeprefix(f"{RESULT} ")
+    is_accuracy = metric_of_name(name) == "reward/accuracy" and not any(
+        part in name.lower() for part in _PARTS
+    )
+    if is_accuracy and is_regular and not is_frequent:
+        for number in numbers:
+            rows.hints[number] = rows.hints[number]._replace(is_eval=True)
+    elif not is_frequent and not (is_regular and len(steps) > 2):
+        rows.left_out += numbers
+
+
+def _leave_out_repetitions(rows: Rows, step_rows: list[int], within: list[int]) -> None:
+    """Delete values of metrics that the rows of the steps have; leave out rows without others."""
+    metrics = metrics_by_row(rows)
+    metrics_of_steps = {metric for number in step_rows for metric in metrics[number]}
+    rows.left_out += [number for number in within if metrics[number] <= metrics_of_steps]
+    is_within = np.zeros(len(rows), bool)
+    is_within[within] = True
+    for name, column in rows.table.columns.items():
+        if metric_of_name(name) in metrics_of_steps:
+            numbers, values = (np.array(cells) for cells in column.numbers())
+            is_kept = ~is_within[numbers]
+            column.rows = array("q", numbers[is_kept].tobytes())
+            column.values = array("d", values[is_kept].tobytes())
+            rows.table.points -= int((~is_kept).sum())

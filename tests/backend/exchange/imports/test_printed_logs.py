@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -216,7 +217,7 @@ OUTPUT_FORMS = {
     "numbers": (
         "lr=0.1, kl: 0.5\n" + "".join(f"INFO:a:#{n} loss 0.1 reward {n / 10}\n" for n in (7, 9, 12)),
         {7: 0.7, 9: 0.9, 12: 1.2},
-        "at the start of their lines",
+        "",
     ),
     "numbers of a process": (
         "".join(f"10:00:0{n} [0] loss=0.1, reward={n / 10}\n" for n in TENTHS_BY_STEP),
@@ -261,7 +262,7 @@ OUTPUT_FORMS = {
             for n in TENTHS_BY_STEP
         ),
         TENTHS_BY_STEP,
-        "6 rows within a step were left out",
+        "6 rows without a step were left out",
     ),
     "updates with numbers of their own": (
         "".join(
@@ -295,6 +296,41 @@ OUTPUT_FORMS = {
             f"Iteration {n}/9\nFirst, Step 1: 2 + 2 = 4\nMETRICS: {{'reward': {n / 10}, 'kl': 0.1}}\n"
             for n in TENTHS_BY_STEP
         ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "headings of other counts": (
+        "".join(
+            f"Generating batch 2/2\nStep {n}\n--- Batch 1 ---\n  reward: {n / 10}\n  loss: 0.2\n"
+            for n in TENTHS_BY_STEP
+        ).replace("Step 1\n", "Step 1/3\n"),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a summary of each epoch": (
+        "".join(
+            f"step {n} loss=0.1 reward={n / 10}\nEpoch {n} done: loss=9, reward=9, grad_norm=0.1\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "spaces around signs": (
+        "".join(f"step {n} loss = 0.1 reward = {n / 10} grad norm = 0.2\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a bar for each step": (
+        "".join(
+            f"\rStep {n}/3: {progress_bar(k, 2)[1:-1]}, reward={n / 10 * k / 2}]"
+            for n in TENTHS_BY_STEP
+            for k in (1, 2)
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "a rate after the values": (
+        "".join(f"step {n}/3 reward {n / 10} loss 0.1 1.2s/it eta 0:12:33\n" for n in TENTHS_BY_STEP),
         TENTHS_BY_STEP,
         "",
     ),
@@ -737,18 +773,68 @@ def test_an_evaluation_among_objects_without_steps_is_no_step(heading, step):
 @pytest.mark.parametrize(
     "evaluation",
     [
-        "Step 2 | Pass@1: 0.25, Pass@2: 0.5\n",
-        "--- Evaluation (step 2) ---\nAccuracy : 25%\n",
-        "Validation @ 2: accuracy=0.25, n=9\n",
+        "Step {0} | Pass@1: 0.25, Pass@2: 0.5\n",
+        "--- Evaluation (step {0}) ---\nAccuracy : 25%\n",
+        "Validation @ {0}: accuracy=0.25, n=9\n",
         "Accuracy: 16/64\n",
+        "INFO - Eval accuracy: 0.25 reward: 0.9\n",
         "评估准确率: 0.25\n",
     ],
 )
 def test_an_accuracy_beside_lines_of_the_training_is_of_an_evaluation(evaluation):
-    lines = [f"Step {n}/9 | Average reward: 0.{n} | kl: 0.1\n" for n in range(1, 5)]
-    [plan] = read("".join([*lines[:2], evaluation, *lines[2:]]))
-    assert curve(plan, "eval/accuracy") == {2: 0.25}
+    lines = [f"Step {n}/9 | Average reward: 0.{n} | kl: 0.1\n" for n in range(1, 9)]
+    for step in (4, 2):
+        lines.insert(step, evaluation.format(step))
+    [plan] = read("".join(lines))
+    assert curve(plan) == {n: n / 10 for n in range(1, 9)}
+    assert curve(plan, "eval/accuracy") == {2: 0.25, 4: 0.25}
     assert "reward/accuracy" not in plan.series
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["reward: 1.0\n{}", "{}Score: 95\nReward: 10\n", "{}Train accuracy: 0.5\n{}Sample accuracy: 1\n{}"],
+)
+def test_a_single_result_without_a_step_is_no_metric(text):
+    steps = iter(range(1, 100))
+    block = "".join(f"step {{}} | loss: 0.{n} | kl: 0.1\n" for n in range(1, 9))
+    text = text.format(*[block] * text.count("{}"))
+    [plan] = read(
+        "".join(line.format(next(steps)) if "{}" in line else line for line in text.splitlines(True))
+    )
+    assert {"reward/mean", "reward/accuracy", "eval/accuracy"}.isdisjoint(plan.series)
+
+
+def test_a_baseline_before_the_first_step_does_not_shift_the_rewards():
+    lines = [f"step {n} | loss: 0.1 | kl: 0.1\nMean reward: 0.{n}\n" for n in range(1, 5)]
+    [plan] = read("Mean reward: 0.05\n" + "".join(lines))
+    assert curve(plan) == {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}
+
+
+def test_numbers_before_pairs_may_be_resumed_and_restarted():
+    def lines(*numbers):
+        return "".join(f"[{n}] loss 0.1 reward 0.{n}\n[{n}] kl 0.1 entropy 0.5\n" for n in numbers)
+
+    [plan] = read(lines(1, 2, 3, 4, 3, 4, 5))
+    assert curve(plan) == {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4, 5: 0.5}
+    assert len(read(lines(*range(1, 9)) + lines(*range(1, 9)))) == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        'time,"message\n' + "x" * 200_000,
+        "time\r,message\n1,2\n",
+        '"time,message"\n1,2\n',
+        "["
+        + ",".join(['{"insertId": "a", "jsonPayload": {"loss": ' + "[" * 300 + "]" * 300 + "}}"] * 9)
+        + "]",
+        '{"events": [{"message": "a"}], "events": 3}',
+    ],
+)
+def test_hostile_tables_and_lists_of_entries_are_no_error(content):
+    with suppress(BadLog):
+        read(content)
 
 
 @pytest.mark.parametrize("share", ["acc: 16/64", "acc=16/64 groups=3/8", "correct 16/64"])
