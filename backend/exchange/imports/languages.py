@@ -8,7 +8,8 @@ _ENGLISH = {
     "学习率": "lr", "学習率": "lr", "梯度范数": "grad_norm", "散度": " ", "平均": "mean", "长度": "length",
     "長さ": "length", "回答": "response", "步数": "step", "步骤": "step", "ステップ": "step",
     "迭代": "iteration", "轮次": "epoch", "エポック": "epoch", "训练": "train", "学習": "train",
-    "评估": "eval", "評価": "eval", "验证": "validation", "测试": "test",
+    "评估": "eval", "評価": "eval", "验证": "validation", "验证集": "validation", "测试": "test",
+    "测试集": "test",
 }  # fmt: skip
 _METRICS = re.compile("奖励|報酬|得分|损失|損失|准确率|正确率|正解率|熵|平均")
 """Pattern of the words without which a line is not translated: it may be in a completion."""

@@ -64,7 +64,8 @@ _START_PATTERN = re.compile(
     re.IGNORECASE,
 )
 _RESULTS_PATTERN = re.compile(
-    rf"(?:final\s)?{_HELD_OUT}(?:\s(?:results?|metrics?|set|done|finished|complete)|\son\s[\w./@-]{{1,60}}|\s?@\s?\d{{1,10}})?"
+    rf"(?:final\s)?{_HELD_OUT}(?:\s(?:results?|metrics?|set|done|finished|complete)"
+    r"|\son\s[\w ./@-]{1,60}(?=\s?:)|\son\s[\w./@-]{1,60}|\s?@\s?\d{1,10})?"
     r"\s?[\])]?\s{0,9}(?:[|:]|->?)?\s{0,9}(?=[A-Za-z_])",
     re.IGNORECASE,
 )

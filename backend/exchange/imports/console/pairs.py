@@ -35,7 +35,7 @@ _MEAN_PATTERN = re.compile(rf"\u03bc=({NUMBER}), \u03c3=(?:{NUMBER})")
 """Pattern of a mean and a standard deviation, as mlx-lm-lora prints them."""
 _ERROR_PATTERN = re.compile(
     rf"\s?(?:±|\+/-)\s?(?:{NUMBER})|\(\s?(?:(?:±|\+/-|(?:std|sd|\u03c3)\s?[:=]?)\s?(?:{NUMBER})"
-    r"|[\d.]{1,9}\s?(?:m?s|min|sec(?:onds)?))\s?\)"
+    r"|[\d.]{1,9}\s?(?:m?s|min|sec(?:onds)?))\s?\)|(?<=/\d|\d\d)\s=\s?[\d.]{1,8}\s?%"
 )
 """Pattern of an error, or an error or a time in parentheses, after a value."""
 _TIME_PATTERN = re.compile(
@@ -216,6 +216,13 @@ def _spaced_pairs(text: str, start: int = 0) -> list[_Pair]:
     ]
 
 
+def only_pairs(text: str) -> list[tuple[str, str]]:
+    """Return the pairs of a text without other content, also those without signs, or none."""
+    if cells := lone_pairs(text):
+        return cells
+    return [] if _SPACED_PAIR_PATTERN.sub("", text).strip(_SEPARATORS) else pairs(text)
+
+
 class NumberedPairs(NamedTuple):
     """The pairs of a line and the number before them."""
 
@@ -228,10 +235,7 @@ def numbered_pairs(text: str) -> NumberedPairs | None:
     if _TWO_PAIRS_PATTERN.search(text) is None:
         return None
     for match in islice(_NUMBER_BEFORE_PATTERN.finditer(text, 0, MAX_CHARACTERS_BEFORE), MAX_NUMBERS_BEFORE):
-        following_text = text[match.end() :]
-        cells = lone_pairs(following_text)
-        if not cells and not _SPACED_PAIR_PATTERN.sub("", following_text).strip(_SEPARATORS):
-            cells = pairs(following_text)
+        cells = only_pairs(text[match.end() :])
         if len(cells) > 1 and any(is_known(name) for name, _ in cells):
             return NumberedPairs(int(match[1]), cells)
     return None

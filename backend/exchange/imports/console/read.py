@@ -36,6 +36,7 @@ from backend.exchange.imports.console.pairs import (
     evaluation_cells,
     lone_pairs,
     numbered_pairs,
+    only_pairs,
     pairs_by_split,
 )
 from backend.exchange.imports.console.rows import (
@@ -381,7 +382,7 @@ class ConsoleText:
             self._section, self._section_step, self._section_line = tag_of_heading(text), None, line
             return LISTS
         if not cells:
-            cells = lone_pairs(text if self._section is not None else results_after_tag(text))
+            cells = only_pairs(text if self._section is not None else results_after_tag(text))
         elif self._section is None:
             return ""
         if not len(self.forms[PAIRS]) or not any(map(_is_result, cells)):

@@ -778,6 +778,9 @@ def test_an_evaluation_among_objects_without_steps_is_no_step(heading, step):
         "Validation @ {0}: accuracy=0.25, n=9\n",
         "Accuracy: 16/64\n",
         "INFO - Eval accuracy: 0.25 reward: 0.9\n",
+        ">>> Eval: acc 0.25\n",
+        "Eval on 100 problems: accuracy 25%\n",
+        "Test accuracy: 16/64 = 25%\n",
         "评估准确率: 0.25\n",
     ],
 )
