@@ -172,6 +172,8 @@ def _pairs(text: str) -> list[_Pair]:
 def _split_name(text: str) -> tuple[str, str]:
     """Return the words before a name, and the name: the longest known one, or else the last word."""
     words = text.split(" ")
+    if len(words) == 1:
+        return "", text
     starts = range(max(0, len(words) - MAX_NAME_WORDS), len(words) - 1)
     start = next(
         (

@@ -439,10 +439,9 @@ class ConsoleText:
         if position.word != self._heading.word and not is_evaluation:
             is_within = position.word in WORDS_WITHIN_STEP and self._heading.word in WORDS_OF_STEP
             is_text = self._heading.total and position.total is None and not is_bare_position(text)
+            # `Batch 1`, or `Step 1: add the numbers` in a completion, below `Iteration 7/1000`
             if is_within or is_text:
-                return (
-                    ""  # `Batch 1` or, in a completion, `Step 1: add the numbers`, below `Iteration 7/1000`
-                )
+                return ""
         self._end_list()
         self._heading, self._heading_line = position, line
         self._section, self._section_step = tag_of_heading(text), position.step
