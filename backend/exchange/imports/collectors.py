@@ -25,9 +25,10 @@ MAX_TASK_SHARE = 0.125
 """Maximum number of different tasks as a share of lines, which tells `0: ` of srun from a step."""
 
 _TIME = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-_TASK = re.compile(rb"(?: {0,3}|[A-Za-z][\w.-]{0,60})\d{1,4}: ")
+_STEP = rb"(?!(?:step|iter|epoch|update)[\w-]{0,10}\d)"
+_TASK = re.compile(_STEP + rb"(?: {0,3}|[A-Za-z][\w.-]{0,60})\d{1,4}: ")
 """Pattern of a task of srun or a host of pdsh."""
-_SERVICE = re.compile(rb"(?:[\w.-]{1,80}-\d{1,4}|\d{1,4}\|[\w.-]{1,80}) {1,40}\| ")
+_SERVICE = re.compile(_STEP + rb"(?:[\w.-]{1,80}-\d{1,4}|\d{1,4}\|[\w.-]{1,80}) {1,40}\| ")
 """Pattern of a service of Docker Compose or pm2, which also looks like the first cell of a table."""
 _PREFIXES = (
     # times of Kubernetes, CRI, GitHub and `ts`, also in brackets; loguru's `| INFO |` after one is kept
@@ -49,6 +50,7 @@ _LOGGER_KEYS = {
 """Attributes of a record of Python's logging and of structlog."""
 _KEYS_BY_TEXT = {
     "data": {"stream_name", "time"},
+    "@message": {"@ingestionTime", "@log", "@logStream", "@ptr", "@timestamp"},
     "log": {
         "@timestamp", "_p", "attrs", "container_id", "container_name", "date", "docker", "host", "kubernetes",
         "logtag", "source", "stream", "tag", "time",
@@ -66,7 +68,7 @@ _KEYS_BY_TEXT = {
 loguru, in CloudWatch and python-json-logger, in structlog, in Google Cloud, and in Grafana.
 """
 _ENTRIES = re.compile(
-    rb'\s*(?:\{\s*"events"\s*:\s*)?\[\s*\{.*?"(?:textPayload|jsonPayload|line|message)"\s*:', re.DOTALL
+    rb'\s*(?:\{\s*"events"\s*:\s*)?\[\s*\{.*?"(?:textPayload|jsonPayload|line|@?message)"\s*:', re.DOTALL
 )
 """Pattern of the start of a document with a list of entries, as Google Cloud, AWS and Grafana export it."""
 
@@ -130,7 +132,11 @@ def _unwrap_document(file: IO[bytes]) -> Iterator[bytes] | None:
     texts = [text for entry in entries if (text := _text_of(entry)) is not None]
     if len(entries) < MIN_LINES or len(texts) < MIN_SHARE * len(entries):
         return None
-    times = [str(entry.get("timestamp")) for entry in (entries[0], entries[-1]) if isinstance(entry, dict)]
+    times = [
+        str(entry.get("timestamp", entry.get("@timestamp")))
+        for entry in (entries[0], entries[-1])
+        if isinstance(entry, dict)
+    ]
     return iter(texts if times == sorted(times) else texts[::-1])
 
 

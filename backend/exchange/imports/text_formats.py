@@ -318,8 +318,9 @@ def _parse_single_document(file: IO[bytes]) -> list[Any] | None:
     parsed_document = document(file)
     if not isinstance(parsed_document, dict):
         return None
-    if rows_by_step := _rows_by_step(parsed_document):
-        return rows_by_step
+    for part in (parsed_document, *parsed_document.values()):
+        if isinstance(part, dict) and (rows_by_step := _rows_by_step(part)):
+            return rows_by_step
     parsed_document = _columns_of_pandas(parsed_document)
     lists = {name: value for name, value in parsed_document.items() if isinstance(value, list) and value}
     rows = [value for value in lists.values() if _is_list_of_rows(value)]

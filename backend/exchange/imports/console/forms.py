@@ -14,12 +14,12 @@ NUMBER = (
 
 _WORDS = ("step", "epoch", "iter", "update", "episode", "rollout", "batch")
 _SHORT_STEP_PATTERN = re.compile(r"(?<![\w'])(?:it|ep)\s?\d{1,9}\s?[:|/]")
-_NUMBERED_STEP_PATTERN = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/]{{1,14}}\d")
+_NUMBERED_STEP_PATTERN = re.compile(rf"(?:{'|'.join(_WORDS)})(?:ation)?['\"]?[\s:=#\[(/-]{{0,14}}\d")
 _STEP_PATTERN = re.compile(
     r"(?<![A-Za-z_])"
     r"(global[ _]?step|train(?:ing)?[ _/]?step|step|iter(?:ation)?|update|episode|rollout|batch"
     r"|it(?=\s?\d{1,9}\s?[:|/]))"
-    r"\b['\"]?\s{0,2}[:=#]?\s{0,10}[\[(]?\s{0,3}(\d{1,3}(?:,\d{3}){1,3}|\d{1,10})(?:\s?/\s{0,8}(\d{1,10}))?"
+    r"(?:\b|(?=\d))['\"]?\s{0,2}(?:[:=#]|-(?=\d))?\s{0,10}[\[(]?\s{0,3}(\d{1,3}(?:,\d{3}){1,3}|\d{1,10})(?:\s?/\s{0,8}(\d{1,10}))?"
     r"(?![\d]*\.\d|\d|\w)",
     re.IGNORECASE,
 )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from backend.exchange.imports.console.forms import NUMBER
 from backend.exchange.imports.console.rows import TRAINING
 from backend.exchange.imports.names import is_known
+from backend.exchange.imports.splits import is_held_out_name
 from backend.exchange.imports.table import number_in
 
 MAX_NAME_WORDS = 3
@@ -68,7 +69,7 @@ only count if a line has labels of both kinds.
 _END_OF_LABEL_PATTERN = re.compile(r"[|;)\]]")
 _STEP_PATTERN = re.compile(
     r"(?<![A-Za-z_])(?:global[ _]?step|train(?:ing)?[ _]step|step|iter(?:ation)?|it|epoch|update)"
-    r"\s{0,10}\d{1,10}(?:\s?/\s{0,8}\d{1,10})?(?![\d.])",
+    r"(?:-|\s{0,10})\d{1,10}(?:\s?/\s{0,8}\d{1,10})?(?![\d.])",
     re.IGNORECASE,
 )
 _SEPARATOR_PATTERN = re.compile(r"[|;]|[,:]\s|\s-\s")
@@ -116,6 +117,9 @@ def pairs_by_split(text: str) -> SplitPairs:
     second pairs.
     """
     line_pairs = _pairs(text)
+    is_label = bool(line_pairs) and is_held_out_name(line_pairs[0].name) and " " in line_pairs[0].name
+    if is_label and _PAIR_PATTERN.search(text) is None:  # `step 10 eval reward 0.1 accuracy 0.3`
+        return SplitPairs([], [(pair.name, pair.number) for pair in line_pairs], is_labelled=False)
     spans = _labelled_spans(text) if line_pairs else []
     labels = [
         next((word for start, end, word in spans if start < pair.start < end), "") for pair in line_pairs

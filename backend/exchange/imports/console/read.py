@@ -346,7 +346,8 @@ class ConsoleText:
             return PAIRS
         is_below_evaluation = self._section is not None and len(self.forms[PAIRS])
         if not is_below_evaluation and cells and _is_result(cells[0]):
-            self._add_pairs(RESULTS, line, cells, StepHint(word=RESULT, writer=writer))
+            is_eval = self._section is not None
+            self._add_pairs(RESULTS, line, cells, StepHint(word=RESULT, writer=writer, is_eval=is_eval))
         if not is_below_evaluation and len(cells) > 1 and any(is_known(name) for name, _ in cells):
             self._add_pairs(BARE_PAIRS, line, cells, StepHint(writer=writer))
             return BARE_PAIRS

@@ -1,5 +1,6 @@
 """Choose the form of the metrics in printed text, and make a log of each training in it."""
 
+from collections import Counter
 from collections.abc import Collection
 
 import numpy as np
@@ -22,6 +23,7 @@ from backend.exchange.imports.console.trust import move_evaluations, resolve_tag
 from backend.exchange.imports.console.within_steps import resolve_rows_within_steps, rises
 from backend.exchange.imports.log import Log, LogMetadata
 from backend.exchange.imports.log_file import LogFile
+from backend.exchange.imports.names import is_known
 from backend.exchange.imports.runs import split_table
 from backend.exchange.imports.table import BadLog, Ints
 
@@ -46,10 +48,12 @@ def logs_of_text(text: ConsoleText) -> list[Log]:
     form = max((form for form in text.forms if form != RESULTS), key=lambda form: _weight(text, form))
     rows = text.forms[form]
     if not len(rows) or (not rows.known_values and len(rows) < MIN_ROWS):
-        raise BadLog(
-            "has no metrics: no line such as `{'loss': 0.1}`, `step:12 - actor/entropy:0.3` or "
-            "`step=12 reward=0.3`, and no table of steps"
-        )
+        raise _no_metrics()
+    if form == BARS:  # bars of another total are those of evaluations or of downloads
+        columns = [column for name, column in rows.table.columns.items() if is_known(name)]
+        values_by_total = Counter(rows.hints[number].total for column in columns for number in column.rows)
+        training_total = values_by_total.most_common(1)[0][0] if columns else rows.hints[0].total
+        rows.left_out = [number for number, hint in enumerate(rows.hints) if hint.total != training_total]
     if form == NUMBERED_PAIRS and rises([hint.heading for hint in rows.hints]):
         rows.hints = [hint._replace(step=hint.heading) for hint in rows.hints]
     elif form == NUMBERED_PAIRS and len(text.forms[PAIRS]) >= MIN_ROWS:
@@ -58,6 +62,13 @@ def logs_of_text(text: ConsoleText) -> list[Log]:
     if form == PAIRS and len(text.forms[RESULTS]):
         rows.insert(text.forms[RESULTS])
     return _trainings(text, form, rows)
+
+
+def _no_metrics() -> BadLog:
+    return BadLog(
+        "has no metrics: no line such as `{'loss': 0.1}`, `step:12 - actor/entropy:0.3` or "
+        "`step=12 reward=0.3`, and no table of steps"
+    )
 
 
 def _weight(text: ConsoleText, form: str) -> tuple[float, int, int]:
@@ -70,6 +81,8 @@ def _trainings(text: ConsoleText, form: str, rows: Rows) -> list[Log]:
     resolve_rows_within_steps(rows)
     training_of_row = _training_numbers(rows)
     count = int(training_of_row.max()) + 1
+    if not count:
+        raise _no_metrics()
     logs = []
     for number, table in enumerate(split_table(rows.table, training_of_row, count, set())):
         training_rows = Rows.of_table(table)

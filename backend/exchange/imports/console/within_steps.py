@@ -43,8 +43,10 @@ def resolve_rows_within_steps(rows: Rows) -> None:
     for word, numbers in numbers_by_word.items():
         if word in step_words and _rises(rows, numbers) and rows.hints[numbers[-1]].step <= last_step:
             continue  # another name of the step
-        placed_rows = _place(rows, numbers, step_rows)
-        if word.startswith(RESULT):
+        placed_rows = [
+            number for number in _place(rows, numbers, step_rows) if not rows.hints[number].is_eval
+        ]
+        if word.startswith(RESULT) and placed_rows:
             _choose_results(rows, word, placed_rows, step_rows)
         within += placed_rows
     _leave_out_repetitions(rows, step_rows, [number for number in within if not rows.hints[number].is_eval])
@@ -80,6 +82,8 @@ def _place(rows: Rows, numbers: list[int], step_rows: list[int]) -> list[int]:
     placed_rows = []
     for number in numbers:
         index = bisect_left(step_rows, number) - (not is_before)
+        if rows.hints[number].is_eval:
+            index = max(index, 0)
         if not 0 <= index < len(step_rows):
             rows.left_out.append(number)
             continue

@@ -320,6 +320,19 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "",
     ),
+    "a bar of an evaluation beside that of the training": (
+        "".join(
+            f"{progress_bar(n, 3)[:-1]}, reward={n / 10}, kl=0.1]" + f"{progress_bar(n, 2)[:-1]}, acc=0.9]"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
+    "numbers after a dash": (
+        "".join(f"step-{n}: rank 0 loss=0.1 reward={n / 10}\n" for n in TENTHS_BY_STEP),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "a bar for each step": (
         "".join(
             f"\rStep {n}/3: {progress_bar(k, 2)[1:-1]}, reward={n / 10 * k / 2}]"
@@ -655,6 +668,7 @@ LISTS_OF_ENTRIES = {
     "gcloud logging read": _google_cloud(lambda line: {"textPayload": line}),
     "google-cloud-logging": _google_cloud(lambda line: {"jsonPayload": {"message": line, "level": "INFO"}}),
     "aws logs": lambda n, line: {"timestamp": 1772446260000 + n, "message": line, "ingestionTime": n},
+    "CloudWatch Insights": lambda n, line: {"@timestamp": f"2026-03-02 10:11:{n:02}.000", "@message": line},
     "Grafana": lambda n, line: {"line": line, "timestamp": f"{1772446260 + n}000000000", "fields": {}},
 }
 
@@ -776,6 +790,7 @@ def test_an_evaluation_among_objects_without_steps_is_no_step(heading, step):
         "Step {0} | Pass@1: 0.25, Pass@2: 0.5\n",
         "--- Evaluation (step {0}) ---\nAccuracy : 25%\n",
         "Validation @ {0}: accuracy=0.25, n=9\n",
+        "step {0} eval accuracy 0.25 reward 0.9\n",
         "Accuracy: 16/64\n",
         "INFO - Eval accuracy: 0.25 reward: 0.9\n",
         ">>> Eval: acc 0.25\n",
@@ -812,6 +827,12 @@ def test_a_baseline_before_the_first_step_does_not_shift_the_rewards():
     lines = [f"step {n} | loss: 0.1 | kl: 0.1\nMean reward: 0.{n}\n" for n in range(1, 5)]
     [plan] = read("Mean reward: 0.05\n" + "".join(lines))
     assert curve(plan) == {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}
+
+
+def test_an_evaluation_before_the_first_step_belongs_to_it():
+    lines = [f"step {n} | reward: 0.{n} | kl: 0.1\n" for n in range(1, 5)]
+    [plan] = read("Evaluation:\n  accuracy: 0.25\n" + "".join(lines))
+    assert curve(plan, "eval/accuracy") == {1: 0.25}
 
 
 def test_numbers_before_pairs_may_be_resumed_and_restarted():
