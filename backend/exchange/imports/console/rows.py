@@ -97,9 +97,17 @@ class Rows:
     @property
     def known_values(self) -> int:
         """Number of values of metrics with known names, which indicate that these rows are metrics of the
-        training.
+        training. Values of the same step count once, such as those of each completion.
         """
-        return sum(len(column.values) for name, column in self.table.columns.items() if is_known(name))
+        epochs = [0.0 if math.isnan(hint.epoch) else hint.epoch for hint in self.hints]
+        keys = np.column_stack(([hint.step for hint in self.hints], epochs))
+        count = 0
+        for name, column in self.table.columns.items():
+            if is_known(name):
+                keys_of_values = keys[column.numbers()[0]]
+                has_step = keys_of_values[:, 0] != NO_STEP
+                count += len(np.unique(keys_of_values[has_step], axis=0)) + int((~has_step).sum())
+        return count
 
     def strays(self) -> Ints:
         """Return the indexes of rows that are not metrics, such as a printed config or an object in a

@@ -234,6 +234,15 @@ OUTPUT_FORMS = {
         TENTHS_BY_STEP,
         "",
     ),
+    "completions beside objects": (
+        "".join(
+            f"step {n} sample 0 reward: 5 length: 33\n" * 9
+            + f"{{'step': {n}, 'loss': 0.1, 'reward': {n / 10}, 'kl': 0.1}}\n"
+            for n in TENTHS_BY_STEP
+        ),
+        TENTHS_BY_STEP,
+        "",
+    ),
     "a list with errors": (
         "".join(f"Step {n}\nReward: {n / 10} (±0.1)\nKL: 0.01\n" for n in TENTHS_BY_STEP),
         TENTHS_BY_STEP,
