@@ -49,6 +49,7 @@ from backend.exchange.imports.console.rows import (
 )
 from backend.exchange.imports.console.tables import Tables
 from backend.exchange.imports.console.terminal import without_writer
+from backend.exchange.imports.console.trust import BELOW_HEADING
 from backend.exchange.imports.console.within_steps import NUMBERED, RESULT, WORDS_OF_STEP, WORDS_WITHIN_STEP
 from backend.exchange.imports.languages import in_english
 from backend.exchange.imports.log import LogMetadata
@@ -397,7 +398,7 @@ class ConsoleText:
         if tag is None and self._section is not None:
             is_directly_below = line - self._section_line == 1 and not self._section.word.endswith("ing")
             if hint.step == NO_STEP and is_directly_below:
-                tag, self._section = self._section, None
+                tag, self._section = Tag(self._section.word + BELOW_HEADING, self._section.suite), None
             elif hint.step != NO_STEP and not hint.writer and self._section_step in {None, hint.step}:
                 tag, self._section_step = self._section, hint.step
             else:

@@ -11,6 +11,8 @@ from backend.exchange.imports.names import metric_of_name
 from backend.exchange.imports.splits import is_of_training_or_evaluation, move_held_out_rows
 from backend.exchange.imports.table import Table
 
+BELOW_HEADING = ":"
+"""End of the label of a row that has none of its own."""
 MAX_COMPARED_ROWS = 2_000
 """Maximum number of rows of a label that are compared with the training."""
 MAX_NEIGHBOURS = 16
@@ -93,13 +95,18 @@ class _Evidence:
     def _repeats_training(self, number: int) -> bool:
         """Return whether a row of the training close by has the same step and one of the same metrics.
 
-        Without steps, the rows of the training before and after it have.
+        Without steps, the rows of the training before and after it have. A row below a heading, which may be
+        the end of a completion, must also have other metrics than they.
         """
         position, metrics = _position(self._hints[number]), self._metrics_by_row[number]
         if position == _NO_POSITION:
             index = int(np.searchsorted(self._training, number))
             neighbours = self._training[max(0, index - 1) : index + 1].tolist()
-            return all(not metrics.isdisjoint(self._metrics_by_row[neighbour]) for neighbour in neighbours)
+            is_repeated = all(not metrics.isdisjoint(self._metrics_by_row[row]) for row in neighbours)
+            is_same = self._hints[number].tag.endswith(BELOW_HEADING) and any(
+                metrics == self._metrics_by_row[row] for row in neighbours
+            )
+            return is_repeated and not is_same
         return any(
             _position(self._hints[neighbour]) == position
             and not metrics.isdisjoint(self._metrics_by_row[neighbour])

@@ -877,9 +877,13 @@ def test_a_share_of_right_answers_in_a_line_is_a_fraction(share):
 
 
 def test_a_heading_between_rows_without_steps_takes_none_of_them():
-    for row in ("reward=0.{0} kl=0.1", "{{'reward': 0.{0}, 'kl': 0.1, 'epoch': 0.01}}"):
+    for row, heading in (
+        ("reward=0.{0} kl=0.1", "Evaluating..."),
+        ("{{'reward': 0.{0}, 'kl': 0.1, 'epoch': 0.01}}", "Evaluating..."),
+        ("{{'reward': 0.{0}, 'kl': 0.1}}", "Validation:"),
+    ):
         lines = [row.format(number) for number in range(1, 5)]
-        [plan] = read("\n".join([*lines[:2], "Evaluating...", *lines[2:]]))
+        [plan] = read("\n".join([*lines[:2], heading, *lines[2:]]))
         assert curve(plan) == {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}
 
 
