@@ -25,10 +25,10 @@ MAX_TASK_SHARE = 0.125
 """Maximum number of different tasks as a share of lines, which tells `0: ` of srun from a step."""
 
 _TIME = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-_STEP = rb"(?!(?:step|iter|epoch|update)[\w-]{0,10}\d)"
-_TASK = re.compile(_STEP + rb"(?: {0,3}|[A-Za-z][\w.-]{0,60})\d{1,4}: ")
+_NO_STEP = rb"(?!(?:step|iter|epoch|update)[\w-]{0,10}\d)"
+_TASK = re.compile(_NO_STEP + rb"(?: {0,3}|[A-Za-z][\w.-]{0,60})\d{1,4}: ")
 """Pattern of a task of srun or a host of pdsh."""
-_SERVICE = re.compile(_STEP + rb"(?:[\w.-]{1,80}-\d{1,4}|\d{1,4}\|[\w.-]{1,80}) {1,40}\| ")
+_SERVICE = re.compile(_NO_STEP + rb"(?:[\w.-]{1,80}-\d{1,4}|\d{1,4}\|[\w.-]{1,80}) {1,40}\| ")
 """Pattern of a service of Docker Compose or pm2, which also looks like the first cell of a table."""
 _PREFIXES = (
     # times of Kubernetes, CRI, GitHub and `ts`, also in brackets; loguru's `| INFO |` after one is kept
@@ -116,8 +116,7 @@ def _unwrap_csv(file: IO[bytes]) -> Iterator[bytes] | None:
         return None
     time = next((number for number, name in enumerate(header) if name in _TIME_COLUMNS), None)
     texts = [f"{row[column]}\n".encode(errors="replace") for row in entries]
-    is_newest_first = time is not None and bool(entries) and entries[0][time] > entries[-1][time]
-    return iter(texts[::-1] if is_newest_first else texts)
+    return _in_order(texts, [entry[time] for entry in entries[:1] + entries[-1:]] if time is not None else [])
 
 
 def _unwrap_document(file: IO[bytes]) -> Iterator[bytes] | None:
@@ -137,6 +136,11 @@ def _unwrap_document(file: IO[bytes]) -> Iterator[bytes] | None:
         for entry in (entries[0], entries[-1])
         if isinstance(entry, dict)
     ]
+    return _in_order(texts, times)
+
+
+def _in_order(texts: list[bytes], times: list[str]) -> Iterator[bytes]:
+    """Return texts in the order of their times, given those of the first and the last."""
     return iter(texts if times == sorted(times) else texts[::-1])
 
 

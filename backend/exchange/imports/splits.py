@@ -1,7 +1,6 @@
 """Rows of evaluations among those of the training, which a column such as `split` or a word marks."""
 
 import re
-from array import array
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -73,9 +72,7 @@ def _move(table: Table, name: str, is_held_out: NDArray[np.bool_], new_name: str
     is_moved = is_held_out[rows]
     if not is_moved.any():
         return
-    column.rows = array("q", rows[~is_moved].tobytes())
-    column.values = array("d", values[~is_moved].tobytes())
-    table.points -= int(is_moved.sum())
+    table.keep_values(name, ~is_moved)
     table.extend(new_name, rows[is_moved], values[is_moved])
     if not column.values:
         del table.columns[name]

@@ -155,6 +155,14 @@ class Table:
         self.points += len(rows)
         self._check_size()
 
+    def keep_values(self, name: str, is_kept: NDArray[np.bool_]) -> None:
+        """Delete the values of a column that a mask excludes; the rows stay."""
+        column = self.columns[name]
+        rows, values = column.numbers()
+        self.points -= len(rows) - int(is_kept.sum())
+        column.rows = array("q", rows[is_kept].tobytes())
+        column.values = array("d", values[is_kept].tobytes())
+
     def append(self, table: "Table") -> None:
         """Append all rows of another table."""
         first = len(self.lines)

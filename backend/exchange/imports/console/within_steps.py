@@ -8,7 +8,6 @@ They get the step before them, or the one after them if they precede the first s
 Metrics that the rows of the steps have as well are left out.
 """
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -43,11 +42,10 @@ def resolve_rows_within_steps(rows: Rows) -> None:
     for word, numbers in numbers_by_word.items():
         if word in step_words and _rises(rows, numbers) and rows.hints[numbers[-1]].step <= last_step:
             continue  # another name of the step
-        placed_rows = [
-            number for number in _place(rows, numbers, step_rows) if not rows.hints[number].is_eval
-        ]
-        if word.startswith(RESULT) and placed_rows:
-            _choose_results(rows, word, placed_rows, step_rows)
+        placed_rows = _place(rows, numbers, step_rows)
+        if word.startswith(RESULT):
+            training_rows = [number for number in placed_rows if not rows.hints[number].is_eval]
+            _choose_results(rows, word, training_rows, step_rows)
         within += placed_rows
     _leave_out_repetitions(rows, step_rows, [number for number in within if not rows.hints[number].is_eval])
 
@@ -123,8 +121,4 @@ def _leave_out_repetitions(rows: Rows, step_rows: list[int], within: list[int]) 
     is_within[within] = True
     for name, column in rows.table.columns.items():
         if metric_of_name(name) in metrics_of_steps:
-            numbers, values = (np.array(cells) for cells in column.numbers())
-            is_kept = ~is_within[numbers]
-            column.rows = array("q", numbers[is_kept].tobytes())
-            column.values = array("d", values[is_kept].tobytes())
-            rows.table.points -= int((~is_kept).sum())
+            rows.table.keep_values(name, ~is_within[column.numbers()[0]])
